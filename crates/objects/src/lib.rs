@@ -1,0 +1,14 @@
+//! Pure machinery on Kubernetes objects as JSON: no IO, no async, no knowledge of a server.
+
+pub mod clock;
+pub mod entropy;
+pub mod invalid;
+pub mod schema;
+
+pub use clock::{Clock, Timestamp};
+pub use entropy::Entropy;
+pub use invalid::{Errors, FieldError, Path};
+
+/// A JSON object with sorted keys.
+pub type Map = serde_json::Map<String, serde_json::Value>;
+pub use serde_json::Value;

@@ -1,0 +1,2 @@
+//! The engine behind `cargo xtask`.
+fn main() {}
