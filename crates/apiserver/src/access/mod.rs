@@ -1,0 +1,1 @@
+//! Who is calling: certificates, tokens, and the keys behind them.

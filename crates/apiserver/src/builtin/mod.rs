@@ -1,0 +1,1 @@
+//! The types of the built-in kinds, read from the generated table.

@@ -1,0 +1,76 @@
+//! What is particular to a kind and stands in no schema: defaults, validation, what an update may change.
+//! One file per kind (or family); all functions are pure and work on the JSON of the served version.
+
+use shoal_objects::{Errors, Value};
+
+/// The rules of one kind. Every function may assume that the object passed `decode` (right JSON types, no nulls,
+/// no unknown fields) and must not panic when an optional or required field is absent.
+#[derive(Clone, Copy)]
+pub struct Rules {
+    /// Fills what the client left out. Runs on every decoded body and after every patch.
+    pub default: fn(&mut Value),
+    /// Before validation of a create: resets what a client may not set. The status of kinds with a status
+    /// subresource is already gone.
+    pub prepare_create: fn(&mut Value),
+    /// Before validation of an update `(new, old)`: carries over what a client may not change silently.
+    /// The status of kinds with a status subresource is already the old one.
+    pub prepare_update: fn(&mut Value, &Value),
+    /// Before validation of a status update `(new, old)`: everything but the status is already the old one.
+    pub prepare_status: fn(&mut Value, &Value),
+    /// What is wrong with the object as such; metadata is checked elsewhere.
+    pub validate: fn(&Value, &mut Errors),
+    /// What is wrong with the change `(new, old)`, in addition to `validate` of the new object.
+    pub validate_update: fn(&Value, &Value, &mut Errors),
+    /// What is wrong with the change of the status `(new, old)`; `validate` does not run for these.
+    pub validate_status: fn(&Value, &Value, &mut Errors),
+    /// Which names are allowed.
+    pub name: NameRule,
+}
+
+/// Which names a kind allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameRule {
+    /// RFC 1123 subdomain, up to 253 characters: the usual one.
+    Subdomain,
+    /// RFC 1123 label, up to 63 characters.
+    Label,
+    /// RFC 1035 label, up to 63 characters, starting with a letter.
+    Label1035,
+    /// Anything that can stand in a URL path (RBAC).
+    PathSegment,
+    /// Checked by the kind itself.
+    Free,
+}
+
+impl Rules {
+    /// No defaults and nothing to refuse.
+    pub const NONE: Rules = Rules {
+        default: |_| {},
+        prepare_create: |_| {},
+        prepare_update: |_, _| {},
+        prepare_status: |_, _| {},
+        validate: |_, _| {},
+        validate_update: |_, _, _| {},
+        validate_status: |_, _, _| {},
+        name: NameRule::Subdomain,
+    };
+}
+
+/// The rules of a built-in resource (plural name) as served in this version.
+pub fn rules(group: &str, version: &str, resource: &str) -> Rules {
+    workloads(group, version, resource).or_else(|| platform(group, version, resource)).unwrap_or(Rules::NONE)
+}
+
+/// Kinds that make pods, and pods.
+fn workloads(group: &str, _version: &str, resource: &str) -> Option<Rules> {
+    match (group, resource) {
+        _ => None,
+    }
+}
+
+/// All other kinds.
+fn platform(group: &str, _version: &str, resource: &str) -> Option<Rules> {
+    match (group, resource) {
+        _ => None,
+    }
+}

@@ -1,0 +1,1 @@
+//! Protobuf bodies of built-in kinds, transcoded by the type table.

@@ -1,0 +1,1 @@
+//! Sockets and TLS in front of the service.
