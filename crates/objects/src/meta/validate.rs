@@ -175,8 +175,8 @@ fn validate_parts(obj: &Value, path: &Path<'_>, errors: &mut Errors) {
 fn validate_owner_references(owners: &[Value], path: &Path<'_>, errors: &mut Errors) {
     let mut controller: Option<String> = None;
     for owner in owners {
-        let [api_version, kind, name, uid] =
-            ["apiVersion", "kind", "name", "uid"].map(|f| owner.get(f).and_then(Value::as_str).unwrap_or_default());
+        let [api_version, kind, name, uid] = ["apiVersion", "kind", "name", "uid"]
+            .map(|f| owner.get(f).and_then(Value::as_str).unwrap_or_default());
         if api_version.rsplit('/').next().is_none_or(str::is_empty) {
             errors.invalid_str(&path.child("apiVersion"), api_version, "version must not be empty");
         }

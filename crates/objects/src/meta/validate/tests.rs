@@ -17,7 +17,10 @@ fn update_errors(new: Value, old: Value) -> Vec<String> {
 fn a_name_and_a_namespace_are_wanted() {
     assert_eq!(
         new_errors(json!({})),
-        ["metadata.name: Required value: name or generateName is required", "metadata.namespace: Required value"]
+        [
+            "metadata.name: Required value: name or generateName is required",
+            "metadata.namespace: Required value"
+        ]
     );
     assert!(new_errors(json!({"name": "Upper", "namespace": "n"}))[0].starts_with(
         "metadata.name: Invalid value: \"Upper\": a lowercase RFC 1123 subdomain must consist of lower case"
@@ -52,21 +55,27 @@ fn labels_and_annotations_are_checked_by_key_and_value() {
     assert!(found[2].ends_with("\": must be no more than 63 bytes"));
     assert!(found[3].starts_with("metadata.labels: Invalid value: \"not ok\": a valid label must"));
     assert!(found[4].starts_with("metadata.annotations: Invalid value: \"bad key\": name part must"));
-    let found =
-        new_errors(json!({"name": "a", "namespace": "n", "annotations": {"k": "x".repeat(ANNOTATIONS_MAX_BYTES)}}));
+    let found = new_errors(
+        json!({"name": "a", "namespace": "n", "annotations": {"k": "x".repeat(ANNOTATIONS_MAX_BYTES)}}),
+    );
     assert_eq!(found, ["metadata.annotations: Too long: may not be more than 262144 bytes"]);
 }
 
 #[test]
 fn finalizers_need_a_domain_and_must_not_contradict_each_other() {
-    let with = |finalizers: Value| new_errors(json!({"name": "a", "namespace": "n", "finalizers": finalizers}));
+    let with =
+        |finalizers: Value| new_errors(json!({"name": "a", "namespace": "n", "finalizers": finalizers}));
     assert_eq!(
         with(json!(["noslash"])),
-        ["metadata.finalizers[0]: Invalid value: \"noslash\": name is neither a standard finalizer name nor is it \
-          fully qualified"]
+        [
+            "metadata.finalizers[0]: Invalid value: \"noslash\": name is neither a standard finalizer name nor is it \
+          fully qualified"
+        ]
     );
     let found = with(json!(["bad fin/x"]));
-    assert!(found[0].starts_with("metadata.finalizers: Invalid value: \"bad fin/x\": prefix part a lowercase"));
+    assert!(
+        found[0].starts_with("metadata.finalizers: Invalid value: \"bad fin/x\": prefix part a lowercase")
+    );
     assert_eq!(found.len(), 1);
     assert_eq!(
         with(json!(["orphan", "foregroundDeletion"])),
@@ -90,10 +99,12 @@ fn owners_are_complete_and_only_one_controls() {
             {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "a", "uid": "u1", "controller": true},
             {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "b", "uid": "u2", "controller": true}
         ])),
-        ["metadata.ownerReferences: Invalid value: [{\"apiVersion\":\"apps/v1\",\"kind\":\"ReplicaSet\",\"name\":\"a\",\
+        [
+            "metadata.ownerReferences: Invalid value: [{\"apiVersion\":\"apps/v1\",\"kind\":\"ReplicaSet\",\"name\":\"a\",\
           \"uid\":\"u1\",\"controller\":true},{\"apiVersion\":\"apps/v1\",\"kind\":\"ReplicaSet\",\"name\":\"b\",\
           \"uid\":\"u2\",\"controller\":true}]: Only one reference can have Controller set to true. Found \"true\" in \
-          references for ReplicaSet/a and ReplicaSet/b"]
+          references for ReplicaSet/a and ReplicaSet/b"
+        ]
     );
     assert_eq!(with(json!([{"apiVersion": "v1", "kind": "Event", "name": "e", "uid": "u"}])).len(), 1);
 }
@@ -114,7 +125,8 @@ fn managed_fields_have_a_known_form() {
 fn identity_never_changes() {
     let old = json!({"name": "a", "namespace": "n", "uid": "u", "creationTimestamp": "t", "generation": 3});
     assert!(update_errors(old.clone(), old.clone()).is_empty());
-    let found = update_errors(json!({"name": "b", "namespace": "m", "uid": "v", "deletionTimestamp": "d"}), old);
+    let found =
+        update_errors(json!({"name": "b", "namespace": "m", "uid": "v", "deletionTimestamp": "d"}), old);
     assert_eq!(
         found,
         [
@@ -134,15 +146,19 @@ fn a_dying_object_takes_no_new_finalizers() {
     let new = json!({"deletionTimestamp": "t", "finalizers": ["x.test/f", "x.test/new"]});
     assert_eq!(
         update_errors(new, old.clone()),
-        ["metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new \
-          finalizers []string{\"x.test/new\"}"]
+        [
+            "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new \
+          finalizers []string{\"x.test/new\"}"
+        ]
     );
     assert!(update_errors(json!({"deletionTimestamp": "t"}), old).is_empty());
 }
 
 #[test]
 fn wrong_types_do_no_harm() {
-    for odd in [json!(null), json!([]), json!({"labels": [1], "finalizers": {"a": 1}, "ownerReferences": [7, null]})] {
+    for odd in
+        [json!(null), json!([]), json!({"labels": [1], "finalizers": {"a": 1}, "ownerReferences": [7, null]})]
+    {
         new_errors(odd.clone());
         update_errors(odd.clone(), odd);
     }
