@@ -3,6 +3,8 @@
 
 use shoal_objects::{Errors, Value};
 
+pub mod access;
+
 /// The rules of one kind. Every function may assume that the object passed `decode` (right JSON types, no nulls,
 /// no unknown fields) and must not panic when an optional or required field is absent.
 #[derive(Clone, Copy)]
