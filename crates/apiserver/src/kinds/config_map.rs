@@ -1,6 +1,6 @@
 //! ConfigMap.
 
-use shoal_objects::{Errors, Path, Value};
+use shoal_objects::{Errors, Path, Value, names};
 
 use super::Rules;
 use super::access::{bool_at, entries_at, object_at};
@@ -18,14 +18,14 @@ fn validate(config_map: &Value, errors: &mut Errors) {
     let (data, binary_data) = (Path::new("data"), Path::new("binaryData"));
     let mut size = 0;
     for (key, value) in entries_at(config_map, "data") {
-        checks::config_map_key(errors, &data.key(key), key);
+        checks::text(errors, &data.key(key), key, names::config_map_key(key));
         if object_at(config_map, "binaryData").is_some_and(|binary| binary.contains_key(key)) {
             errors.invalid_str(&data.key(key), key, "duplicate of key present in binaryData");
         }
         size += value.as_str().map_or(0, str::len);
     }
     for (key, value) in entries_at(config_map, "binaryData") {
-        checks::config_map_key(errors, &binary_data.key(key), key);
+        checks::text(errors, &binary_data.key(key), key, names::config_map_key(key));
         size += decoded_len(value);
     }
     if size > MAX_DATA_BYTES {
@@ -41,10 +41,15 @@ fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
         errors.forbidden(&Path::new("immutable"), IMMUTABLE);
     }
     for field in ["data", "binaryData"] {
-        if !checks::same_map(new, old, field) {
+        if !same_map(new, old, field) {
             errors.forbidden(&Path::new(field), IMMUTABLE);
         }
     }
+}
+
+/// Whether a map holds the same in both; an empty one is as good as none.
+pub(super) fn same_map(new: &Value, old: &Value, name: &str) -> bool {
+    entries_at(new, name).eq(entries_at(old, name))
 }
 
 /// How many bytes a base64 text stands for.
@@ -56,7 +61,7 @@ pub(super) fn decoded_len(value: &Value) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::checks::causes;
+    use super::super::testing::causes;
     use super::*;
     use serde_json::json;
 

@@ -1,7 +1,6 @@
 //! Event, in both of its groups. Stored as core/v1; `events.k8s.io/v1` is the same object under other field names.
 
-use serde_json::json;
-use shoal_objects::{Errors, Path, Value};
+use shoal_objects::{Errors, Path, Value, names};
 
 use super::access::{at, child_mut, field, int_at, is_set, remove, set, set_default, str_at};
 use super::checks;
@@ -110,8 +109,7 @@ fn validate_events(event: &Value, errors: &mut Errors) {
 /// The checks of a core event; `reporting` is what the request calls the reporting component.
 fn validate_stored(event: &Value, reporting: &str, errors: &mut Errors) {
     let namespace = at(event, &["metadata", "namespace"]).and_then(Value::as_str).unwrap_or_default();
-    let involved =
-        at(event, &["involvedObject", "namespace"]).and_then(Value::as_str).unwrap_or_default();
+    let involved = at(event, &["involvedObject", "namespace"]).and_then(Value::as_str).unwrap_or_default();
     let old_style = field(event, "eventTime").is_none();
     let agree = if old_style {
         // Events about cluster-scoped objects live in the namespace default.
@@ -128,7 +126,7 @@ fn validate_stored(event: &Value, reporting: &str, errors: &mut Errors) {
         if component.is_empty() {
             errors.required(&Path::new(reporting), "");
         }
-        checks::qualified_name(errors, &Path::new(reporting), component);
+        checks::text(errors, &Path::new(reporting), component, names::qualified_name(component));
         for name in ["reportingInstance", "action", "reason"] {
             let text = str_at(event, name);
             if text.is_empty() {
@@ -142,7 +140,7 @@ fn validate_stored(event: &Value, reporting: &str, errors: &mut Errors) {
             errors.invalid_str(&Path::new("message"), "", "can have at most 1024 characters");
         }
     }
-    checks::dns_subdomain(errors, &Path::new("namespace"), namespace);
+    checks::text(errors, &Path::new("namespace"), namespace, names::dns1123_subdomain(namespace));
 }
 
 fn validate_series(event: &Value, errors: &mut Errors) {
@@ -177,35 +175,38 @@ fn validate_events_update(new: &Value, old: &Value, errors: &mut Errors) {
     ];
     for name in frozen {
         let stored = if name == "reportingController" { "reportingComponent" } else { name };
-        checks::immutable(errors, &Path::new(name), field(&new, stored), field(&old, stored));
+        let (now, before) = (field(&new, stored), field(&old, stored));
+        if now != before {
+            errors.invalid(&Path::new(name), now.unwrap_or(&Value::Null), checks::IMMUTABLE);
+        }
     }
-}
-
-/// One event as both groups write it.
-#[cfg(test)]
-fn both() -> (Value, Value) {
-    (
-        json!({
-            "apiVersion": "v1", "kind": "Event", "metadata": {"name": "e1", "namespace": "n"}, "count": 3,
-            "eventTime": null, "firstTimestamp": "2024-01-01T00:00:00Z", "lastTimestamp": "2024-01-01T00:00:05Z",
-            "involvedObject": {"apiVersion": "v1", "kind": "Pod", "name": "p", "namespace": "n"},
-            "message": "hello", "reason": "Tested", "reportingComponent": "", "reportingInstance": "",
-            "source": {"component": "me"}, "type": "Normal",
-        }),
-        json!({
-            "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e1", "namespace": "n"},
-            "deprecatedCount": 3, "deprecatedFirstTimestamp": "2024-01-01T00:00:00Z",
-            "deprecatedLastTimestamp": "2024-01-01T00:00:05Z", "deprecatedSource": {"component": "me"},
-            "eventTime": null, "note": "hello", "reason": "Tested", "type": "Normal",
-            "regarding": {"apiVersion": "v1", "kind": "Pod", "name": "p", "namespace": "n"},
-        }),
-    )
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::checks::causes;
+    use super::super::testing::causes;
     use super::*;
+    use serde_json::json;
+
+    /// One event as both groups write it.
+    fn both() -> (Value, Value) {
+        (
+            json!({
+                "apiVersion": "v1", "kind": "Event", "metadata": {"name": "e1", "namespace": "n"}, "count": 3,
+                "eventTime": null, "firstTimestamp": "2024-01-01T00:00:00Z", "lastTimestamp": "2024-01-01T00:00:05Z",
+                "involvedObject": {"apiVersion": "v1", "kind": "Pod", "name": "p", "namespace": "n"},
+                "message": "hello", "reason": "Tested", "reportingComponent": "", "reportingInstance": "",
+                "source": {"component": "me"}, "type": "Normal",
+            }),
+            json!({
+                "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e1", "namespace": "n"},
+                "deprecatedCount": 3, "deprecatedFirstTimestamp": "2024-01-01T00:00:00Z",
+                "deprecatedLastTimestamp": "2024-01-01T00:00:05Z", "deprecatedSource": {"component": "me"},
+                "eventTime": null, "note": "hello", "reason": "Tested", "type": "Normal",
+                "regarding": {"apiVersion": "v1", "kind": "Pod", "name": "p", "namespace": "n"},
+            }),
+        )
+    }
 
     #[test]
     fn an_event_reads_the_same_in_both_groups() {

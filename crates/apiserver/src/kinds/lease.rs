@@ -21,9 +21,7 @@ fn validate(lease: &Value, errors: &mut Errors) {
     {
         errors.invalid(&path.child("leaseDurationSeconds"), &seconds.into(), "must be greater than 0");
     }
-    if let Some(transitions) = int_at(spec, "leaseTransitions") {
-        checks::non_negative(errors, &path.child("leaseTransitions"), transitions);
-    }
+    checks::not_negative(spec, "leaseTransitions", &path, errors);
     let strategy = str_at(spec, "strategy");
     if !strategy.is_empty() && strategy != "OldestEmulationVersion" && !strategy.contains('/') {
         let detail = "must be a fully qualified name or 'OldestEmulationVersion'";

@@ -1,6 +1,6 @@
 //! Namespace.
 
-use shoal_objects::{Errors, Path, Value};
+use shoal_objects::{Errors, Path, Value, names};
 
 use super::access::{at, carry_over, child_mut, list_at, set, set_default_str, str_at};
 use super::checks;
@@ -57,7 +57,7 @@ fn validate(namespace: &Value, errors: &mut Errors) {
     let spec = Path::new("spec");
     let path = spec.child("finalizers");
     for finalizer in finalizers(namespace) {
-        checks::finalizer(errors, &path, finalizer);
+        validate_finalizer(errors, &path, finalizer);
     }
 }
 
@@ -66,8 +66,13 @@ pub fn validate_finalize(namespace: &Value, errors: &mut Errors) {
     let spec = Path::new("spec");
     let path = spec.child("finalizers");
     for (i, finalizer) in finalizers(namespace).enumerate() {
-        checks::finalizer(errors, &path.index(i), finalizer);
+        validate_finalizer(errors, &path.index(i), finalizer);
     }
+}
+
+fn validate_finalizer(errors: &mut Errors, path: &Path<'_>, finalizer: &str) {
+    checks::text(errors, path, finalizer, names::qualified_name(finalizer));
+    checks::text(errors, path, finalizer, names::finalizer_name(finalizer));
 }
 
 fn finalizers(namespace: &Value) -> impl Iterator<Item = &str> {
@@ -90,7 +95,7 @@ fn validate_status(new: &Value, _old: &Value, errors: &mut Errors) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::checks::causes;
+    use super::super::testing::causes;
     use super::*;
 
     #[test]

@@ -2,9 +2,11 @@
 
 use serde_json::Value;
 use shoal_objects::invalid::Reason;
+use shoal_objects::meta::validate_field_manager;
 use shoal_objects::{Errors, Path};
 
 use super::access::{bool_at, field, int_at, list_at, str_at};
+use super::checks;
 
 /// What a list or watch was asked for, as far as options restrict each other.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,21 +41,9 @@ pub fn validate_field_validation(value: &str, errors: &mut Errors) {
     }
 }
 
-/// Who writes: short and printable.
-pub fn validate_field_manager(manager: &str, errors: &mut Errors) {
-    let path = Path::new("fieldManager");
-    if manager.len() > 128 {
-        errors.too_long(&path, 128);
-    }
-    if let Some((at, c)) = manager.char_indices().find(|(_, c)| c.is_control()) {
-        let detail = format!("invalid character {:?} (at position {at})", c.to_string());
-        errors.invalid_str(&path, manager, &detail);
-    }
-}
-
 /// CreateOptions and UpdateOptions.
 pub fn validate_write(dry_run: &[&str], field_manager: &str, field_validation: &str, errors: &mut Errors) {
-    validate_field_manager(field_manager, errors);
+    validate_field_manager(field_manager, &Path::new("fieldManager"), errors);
     validate_dry_run(dry_run, errors);
     validate_field_validation(field_validation, errors);
 }
@@ -163,8 +153,9 @@ fn validate_watch(options: &ListOptions<'_>, errors: &mut Errors) {
 
 /// autoscaling/v1 Scale.
 pub fn validate_scale(scale: &Value, errors: &mut Errors) {
-    let replicas = field(scale, "spec").and_then(|spec| int_at(spec, "replicas")).unwrap_or_default();
-    super::checks::non_negative(errors, &Path::new("spec").child("replicas"), replicas);
+    if let Some(spec) = field(scale, "spec") {
+        checks::not_negative(spec, "replicas", &Path::new("spec"), errors);
+    }
 }
 
 /// policy/v1 Eviction: its delete options.
@@ -184,7 +175,7 @@ pub fn delete_kind(options: &Value) -> Result<(), &str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::checks::causes;
+    use super::super::testing::causes;
     use super::*;
     use serde_json::json;
 
@@ -239,7 +230,11 @@ mod tests {
 
     #[test]
     fn a_list_matches_versions_it_names() {
-        let list = |rv, wanted| ListOptions { resource_version: rv, resource_version_match: wanted, ..Default::default() };
+        let list = |rv, wanted| ListOptions {
+            resource_version: rv,
+            resource_version_match: wanted,
+            ..Default::default()
+        };
         assert!(causes(|e| validate_list(&list("5", "Exact"), e)).is_empty());
         assert!(causes(|e| validate_list(&list("0", "NotOlderThan"), e)).is_empty());
         assert_eq!(

@@ -1,11 +1,10 @@
 //! Role, ClusterRole, RoleBinding, ClusterRoleBinding.
 
 use serde_json::json;
-use shoal_objects::{Errors, Path, Value};
+use shoal_objects::{Errors, Path, Value, names};
 
-use super::access::{child_mut, field, is_set, list_at, list_mut, set_default_str, str_at};
-use super::checks;
-use super::{NameRule, Rules};
+use super::access::{child_mut, field, is_set, list_at, list_mut, set_default, set_default_str, str_at};
+use super::{NameRule, Rules, checks, selectors};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -45,7 +44,7 @@ pub const CLUSTER_ROLE_BINDING_RULES: Rules = Rules {
 
 /// `rules` and `verbs` are written even when empty, as null.
 fn default_role(role: &mut Value) {
-    super::access::set_default(role, "rules", Value::Null);
+    set_default(role, "rules", Value::Null);
 }
 
 fn default_binding(binding: &mut Value) {
@@ -94,10 +93,11 @@ fn validate_cluster_role(role: &Value, errors: &mut Errors) {
     let path = Path::new("aggregationRule");
     let selectors = path.child("clusterRoleSelectors");
     if !is_set(aggregation, "clusterRoleSelectors") {
-        errors.required(&selectors, "at least one clusterRoleSelector required if aggregationRule is non-nil");
+        errors
+            .required(&selectors, "at least one clusterRoleSelector required if aggregationRule is non-nil");
     }
     for (i, selector) in list_at(aggregation, "clusterRoleSelectors").iter().enumerate() {
-        checks::label_selector(errors, &selectors.index(i), selector);
+        selectors::label_selector(errors, &selectors.index(i), selector);
     }
 }
 
@@ -113,7 +113,7 @@ fn validate_binding(binding: &Value, namespaced: bool, errors: &mut Errors) {
     }
     match str_at(reference, "name") {
         "" => errors.required(&role.child("name"), ""),
-        name => checks::path_segment(errors, &role.child("name"), name),
+        name => checks::text(errors, &role.child("name"), name, names::path_segment_name(name)),
     }
     let subjects = Path::new("subjects");
     for (i, subject) in list_at(binding, "subjects").iter().enumerate() {
@@ -129,7 +129,12 @@ fn validate_subject(subject: &Value, namespaced: bool, path: &Path<'_>, errors: 
     match str_at(subject, "kind") {
         "ServiceAccount" => {
             if is_set(subject, "name") {
-                checks::dns_subdomain(errors, &path.child("name"), str_at(subject, "name"));
+                checks::text(
+                    errors,
+                    &path.child("name"),
+                    str_at(subject, "name"),
+                    names::dns1123_subdomain(str_at(subject, "name")),
+                );
             }
             if !group.is_empty() {
                 errors.not_supported(&path.child("apiGroup"), group, &[""]);
@@ -164,7 +169,7 @@ fn validate_binding_update(new: &Value, old: &Value, errors: &mut Errors) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::checks::causes;
+    use super::super::testing::causes;
     use super::*;
 
     #[test]
@@ -191,7 +196,10 @@ mod tests {
         );
         assert!(causes(|e| validate_binding(&binding, true, e)).is_empty());
         let in_cluster = causes(|e| validate_binding(&binding, false, e));
-        assert_eq!(in_cluster, ["roleRef.kind FieldValueNotSupported", "subjects[1].namespace FieldValueRequired"]);
+        assert_eq!(
+            in_cluster,
+            ["roleRef.kind FieldValueNotSupported", "subjects[1].namespace FieldValueRequired"]
+        );
     }
 
     #[test]

@@ -2,12 +2,12 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use shoal_objects::{Errors, Path, Value};
+use shoal_objects::{Errors, Path, Value, names};
 
 use super::Rules;
-use super::access::{at, bool_at, child_mut, entries_at, field, object_at, remove, set, set_default_str, str_at};
+use super::access::{at, bool_at, child_mut, entries_at, object_at, remove, set, set_default_str, str_at};
 use super::checks;
-use super::config_map::{IMMUTABLE, MAX_DATA_BYTES, decoded_len};
+use super::config_map::{IMMUTABLE, MAX_DATA_BYTES, decoded_len, same_map};
 
 /// The rules of Secret.
 pub const RULES: Rules = Rules { default, validate, validate_update, ..Rules::NONE };
@@ -31,7 +31,7 @@ fn validate(secret: &Value, errors: &mut Errors) {
     let data = Path::new("data");
     let mut size = 0;
     for (key, value) in entries_at(secret, "data") {
-        checks::config_map_key(errors, &data.key(key), key);
+        checks::text(errors, &data.key(key), key, names::config_map_key(key));
         size += decoded_len(value);
     }
     if size > MAX_DATA_BYTES {
@@ -91,21 +91,23 @@ fn docker_config(secret: &Value, key: &str, errors: &mut Errors) {
 }
 
 fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
-    checks::immutable(errors, &Path::new("type"), field(new, "type"), field(old, "type"));
+    if str_at(new, "type") != str_at(old, "type") {
+        errors.invalid_str(&Path::new("type"), str_at(new, "type"), checks::IMMUTABLE);
+    }
     if !bool_at(old, "immutable") {
         return;
     }
     if !bool_at(new, "immutable") {
         errors.forbidden(&Path::new("immutable"), IMMUTABLE);
     }
-    if !checks::same_map(new, old, "data") {
+    if !same_map(new, old, "data") {
         errors.forbidden(&Path::new("data"), IMMUTABLE);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::checks::causes;
+    use super::super::testing::causes;
     use super::*;
     use serde_json::json;
 
@@ -147,8 +149,7 @@ mod tests {
 
     #[test]
     fn a_docker_config_is_json_and_stays_secret() {
-        let mut secret =
-            json!({"type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": "not json"}});
+        let mut secret = json!({"type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": "not json"}});
         default(&mut secret);
         let mut errors = Errors::new();
         validate(&secret, &mut errors);
