@@ -5,6 +5,7 @@ pub mod entropy;
 pub mod invalid;
 pub mod meta;
 pub mod names;
+pub mod quantity;
 pub mod schema;
 
 pub use clock::{Clock, Timestamp};
