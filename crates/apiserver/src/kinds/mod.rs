@@ -14,6 +14,9 @@ pub mod options;
 pub mod rbac;
 pub mod secret;
 pub mod selectors;
+pub mod service;
+pub mod service_alloc;
+mod service_validation;
 #[cfg(test)]
 mod testing;
 
@@ -89,6 +92,7 @@ fn platform(group: &str, _version: &str, resource: &str) -> Option<Rules> {
         ("", "events") => event::CORE_RULES,
         ("", "namespaces") => namespace::RULES,
         ("", "secrets") => secret::RULES,
+        ("", "services") => service::RULES,
         ("coordination.k8s.io", "leases") => lease::RULES,
         ("events.k8s.io", "events") => event::EVENTS_RULES,
         ("rbac.authorization.k8s.io", "clusterrolebindings") => rbac::CLUSTER_ROLE_BINDING_RULES,
