@@ -109,7 +109,7 @@ impl Pki {
     }
 
     /// What TLS needs: the authority, the server's certificate and its key.
-    pub(super) fn for_tls(&self) -> Result<Trust, Problem> {
+    pub(crate) fn for_tls(&self) -> Result<Trust, Problem> {
         Ok(Trust {
             ca: certificate::certificate(&self.ca_pem)?,
             server: certificate::certificate(&self.server.certificate_pem)?,
@@ -135,7 +135,7 @@ impl Pki {
     }
 }
 
-pub(super) struct Trust {
+pub(crate) struct Trust {
     pub ca: CertificateDer<'static>,
     pub server: CertificateDer<'static>,
     pub key: PrivateKeyDer<'static>,
