@@ -5,6 +5,7 @@ pub mod entropy;
 pub mod invalid;
 pub mod meta;
 pub mod names;
+pub mod patch;
 pub mod quantity;
 pub mod schema;
 pub mod selector;
