@@ -7,6 +7,7 @@ pub mod meta;
 pub mod names;
 pub mod quantity;
 pub mod schema;
+pub mod selector;
 
 pub use clock::{Clock, Timestamp};
 pub use entropy::Entropy;
