@@ -73,7 +73,7 @@ fn message_of<'a>(type_name: &str, messages: &'a Messages) -> Option<&'a Message
     })
 }
 
-/// Types whose `apiVersion` or `kind` is data, not the type of the object itself, although they have no other mark.
+/// A kind of its own: its `apiVersion` and `kind` stand in the envelope, not in the message.
 fn is_top_level(definition: &Value) -> bool {
     definition.get("x-kubernetes-group-version-kind").is_some()
 }
