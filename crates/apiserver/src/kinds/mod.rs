@@ -22,6 +22,7 @@ pub mod rbac;
 pub mod resource_lists;
 pub mod scheduling;
 pub mod secret;
+pub mod seen;
 pub mod service;
 pub mod service_alloc;
 mod service_validation;
