@@ -71,6 +71,7 @@ pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
         bail!("nodes are not available yet; start without --nodes and --simulated-nodes");
     }
     let _parts = (&args.only, &args.without);
+    raise_file_limit();
     let stop = stop_signal()?;
     let clock = Clock::system();
 
@@ -124,6 +125,14 @@ fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
     Ok(async {
         let _ = first.await;
     })
+}
+
+/// Every watcher may be a connection of its own: more than the usual 1024 files are needed.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Where it is not allowed, the server runs with what it has.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {

@@ -330,3 +330,15 @@ async fn an_idle_server_stops_at_once() {
     running.stop.take().unwrap().send(()).unwrap();
     tokio::time::timeout(Duration::from_secs(5), running.server).await.unwrap().unwrap();
 }
+
+#[tokio::test]
+async fn the_task_of_a_connection_is_small() {
+    let running = start(Limits::default()).await;
+    let stream = TcpStream::connect(running.address).await.unwrap();
+    let echo = Echo { began: mpsc::unbounded_channel().0, permits: Arc::clone(&running.permits) };
+    let tls = server_config(&running.pki).unwrap();
+    let (_drain, draining) = watch::channel(());
+    let task = connection::run(stream, running.address, tls, echo, Limits::default(), draining);
+    let size = size_of_val(&task);
+    assert!(size < 1024, "{size} bytes for every idle watcher");
+}
