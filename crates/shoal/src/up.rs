@@ -28,7 +28,11 @@ use crate::parts::Part;
   shoal up                                 # data is kept; the next start continues
   shoal up --ephemeral --port 0            # in memory, on any free port
   shoal up --data-dir ./cluster --port 7443
-  KUBECONFIG=FILE kubectl get namespaces   # FILE as printed")]
+  KUBECONFIG=FILE kubectl get namespaces   # FILE as printed
+
+Environment:
+  SHOAL_HOME   the data directory, unless --data-dir is given
+  SHOAL_LOG    what to log on standard error: error, warn (default), info, debug")]
 pub struct Args {
     /// Keep data in this directory [default: $SHOAL_HOME, else ~/.local/share/shoal]
     #[arg(long, value_name = "DIR")]
