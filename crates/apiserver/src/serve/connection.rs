@@ -27,6 +27,8 @@ use crate::access::PeerCertificate;
 
 /// Go clients put hundreds of watches on one connection.
 const MAX_STREAMS: u32 = 1_000;
+/// Controllers that stop cancel all their watches at once; this many may be cancelled before they are looked at.
+const MAX_CANCELLED_STREAMS: usize = 250;
 /// What a client that does not read may make us keep, per stream or HTTP/1.1 connection.
 const SEND_BUFFER: usize = 64 * 1024;
 /// How much of its request bodies a client may send before they are read: per stream, per connection.
@@ -175,6 +177,7 @@ fn http2_settings() -> http2::Builder<TokioExecutor> {
     settings
         .timer(TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS)
+        .max_pending_accept_reset_streams(MAX_CANCELLED_STREAMS)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buf_size(SEND_BUFFER)

@@ -43,6 +43,7 @@ impl Service<Request<Incoming>> for Echo {
             let full = |text: String| Full::new(Bytes::from(text)).boxed();
             Ok(match request.uri().path() {
                 "/watch" => Response::new(Never.boxed()),
+                "/panic" => panic!("a defect of the service"),
                 "/slow" => {
                     began.send(()).unwrap();
                     permits.acquire().await.unwrap().forget();
@@ -198,6 +199,16 @@ async fn a_certificate_of_another_authority_is_refused_and_others_are_served_on(
     }
     let response = http1(&running, None).await.send_request(get("/")).await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_defect_of_the_service_ends_one_request_only() {
+    let running = start(Limits::default()).await;
+    assert!(http1(&running, None).await.send_request(get("/panic")).await.is_err());
+    let mut sender = http2(&running, None).await;
+    assert!(sender.send_request(get("/panic")).await.is_err());
+    assert_eq!(text(sender.send_request(get("/")).await.unwrap()).await, "nobody", "the other streams go on");
+    assert_eq!(text(http1(&running, None).await.send_request(get("/")).await.unwrap()).await, "nobody");
 }
 
 #[tokio::test]
