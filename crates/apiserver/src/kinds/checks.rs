@@ -25,7 +25,13 @@ pub fn number(errors: &mut Errors, path: &Path<'_>, value: i64, messages: Vec<St
 }
 
 /// A text that must be given and, if given, pass `check`.
-pub fn required_text(v: &Value, name: &str, path: &Path<'_>, errors: &mut Errors, check: fn(&str) -> Vec<String>) {
+pub fn required_text(
+    v: &Value,
+    name: &str,
+    path: &Path<'_>,
+    errors: &mut Errors,
+    check: fn(&str) -> Vec<String>,
+) {
     match str_at(v, name) {
         "" => errors.required(&path.child(name), ""),
         given => text(errors, &path.child(name), given, check(given)),
@@ -38,7 +44,13 @@ pub fn required(v: &Value, name: &str, path: &Path<'_>, errors: &mut Errors) {
 }
 
 /// A text that may be left out but must pass `check` when given.
-pub fn optional_text(v: &Value, name: &str, path: &Path<'_>, errors: &mut Errors, check: fn(&str) -> Vec<String>) {
+pub fn optional_text(
+    v: &Value,
+    name: &str,
+    path: &Path<'_>,
+    errors: &mut Errors,
+    check: fn(&str) -> Vec<String>,
+) {
     let given = str_at(v, name);
     if !given.is_empty() {
         text(errors, &path.child(name), given, check(given));

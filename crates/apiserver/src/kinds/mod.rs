@@ -4,6 +4,22 @@
 use shoal_objects::{Errors, Value};
 
 pub mod access;
+pub mod checks;
+mod controller_revision;
+mod cron;
+mod cron_job;
+mod daemon_set;
+mod deployment;
+mod disruption_budget;
+pub mod hpa;
+mod job;
+pub mod pod;
+pub mod pod_template;
+mod replica_set;
+mod replication_controller;
+mod stateful_set;
+#[cfg(test)]
+mod workload_scenarios;
 
 /// The rules of one kind. Every function may assume that the object passed `decode` (right JSON types, no nulls,
 /// no unknown fields) and must not panic when an optional or required field is absent.
@@ -64,10 +80,23 @@ pub fn rules(group: &str, version: &str, resource: &str) -> Rules {
 }
 
 /// Kinds that make pods, and pods.
-fn workloads(group: &str, _version: &str, resource: &str) -> Option<Rules> {
-    match (group, resource) {
-        _ => None,
-    }
+fn workloads(group: &str, version: &str, resource: &str) -> Option<Rules> {
+    Some(match (group, resource) {
+        ("", "pods") => pod::RULES,
+        ("", "podtemplates") => pod_template::RULES,
+        ("", "replicationcontrollers") => replication_controller::RULES,
+        ("apps", "deployments") => deployment::RULES,
+        ("apps", "replicasets") => replica_set::RULES,
+        ("apps", "statefulsets") => stateful_set::RULES,
+        ("apps", "daemonsets") => daemon_set::RULES,
+        ("apps", "controllerrevisions") => controller_revision::RULES,
+        ("batch", "jobs") => job::RULES,
+        ("batch", "cronjobs") => cron_job::RULES,
+        ("policy", "poddisruptionbudgets") => disruption_budget::RULES,
+        ("autoscaling", "horizontalpodautoscalers") if version == "v1" => hpa::RULES_V1,
+        ("autoscaling", "horizontalpodautoscalers") => hpa::RULES,
+        _ => return None,
+    })
 }
 
 /// All other kinds.

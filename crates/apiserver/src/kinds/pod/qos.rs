@@ -55,8 +55,14 @@ mod tests {
         assert_eq!(class(json!({"requests": {"cpu": "1"}})), "Burstable");
         assert_eq!(class(json!({"limits": {"cpu": "1"}, "requests": {"cpu": "1"}})), "Burstable");
         let same = json!({"cpu": "1", "memory": "1Gi"});
-        assert_eq!(class(json!({"limits": same, "requests": {"cpu": "1000m", "memory": "1024Mi"}})), "Guaranteed");
-        assert_eq!(class(json!({"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}})), "BestEffort");
+        assert_eq!(
+            class(json!({"limits": same, "requests": {"cpu": "1000m", "memory": "1024Mi"}})),
+            "Guaranteed"
+        );
+        assert_eq!(
+            class(json!({"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}})),
+            "BestEffort"
+        );
     }
 
     #[test]
