@@ -114,7 +114,7 @@ const STATUS_FIELDS: [(&str, Renames); 5] = [
 pub fn v1_to_v2(autoscaler: &mut Value) {
     set(autoscaler, "apiVersion", "autoscaling/v2");
     let mut metrics: Vec<Value> =
-        take_list(autoscaler, METRICS).into_iter().map(|metric| metric_to_v2(metric, &SPEC_FIELDS)).collect();
+        take_list(autoscaler, METRICS).iter().map(|metric| metric_to_v2(metric, &SPEC_FIELDS)).collect();
     let behavior = take(autoscaler, BEHAVIOR);
     if let Some(spec) = existing_mut(autoscaler, "spec") {
         if let Some(target) = remove(spec, "targetCPUUtilizationPercentage").and_then(|t| t.as_i64()) {
@@ -134,7 +134,7 @@ pub fn v1_to_v2(autoscaler: &mut Value) {
     let Some(status) = existing_mut(autoscaler, "status") else { return };
     let cpu = remove(status, "currentCPUUtilizationPercentage");
     if !current.is_empty() {
-        let current: Vec<Value> = current.into_iter().map(|m| metric_to_v2(m, &STATUS_FIELDS)).collect();
+        let current: Vec<Value> = current.iter().map(|m| metric_to_v2(m, &STATUS_FIELDS)).collect();
         set(status, "currentMetrics", current);
     } else if let Some(cpu) = cpu {
         let metric = json!({
@@ -208,10 +208,10 @@ fn metric_to_v1(metric: &Value, fields: &[(&str, Renames)]) -> Value {
     out
 }
 
-fn metric_to_v2(metric: Value, fields: &[(&str, Renames)]) -> Value {
-    let mut out = json!({"type": str_at(&metric, "type")});
+fn metric_to_v2(metric: &Value, fields: &[(&str, Renames)]) -> Value {
+    let mut out = json!({"type": str_at(metric, "type")});
     for (source, renames) in fields {
-        let Some(given) = field(&metric, source) else { continue };
+        let Some(given) = field(metric, source) else { continue };
         let mut renamed = json!({});
         for (v2, v1) in *renames {
             let Some(value) = field(given, v1) else { continue };

@@ -1,3 +1,6 @@
+//! Recorded answers of a real server about autoscalers.
+#![allow(clippy::needless_pass_by_value, reason = "literals are easier to read where they are used")]
+
 use super::*;
 
 fn v2(spec: Value) -> Value {

@@ -144,7 +144,7 @@ fn validate_source(kind: &str, source: &Value, path: &Path<'_>, errors: &mut Err
             let detail = "may not set both a target value for metric and a per-pod target";
             errors.forbidden(&target_path.child("value"), detail);
         }
-        "pods" if !field(target, "averageValue").is_some_and(|v| quantity_sign(v) == 1) => {
+        "pods" if field(target, "averageValue").is_none_or(|v| quantity_sign(v) != 1) => {
             errors.required(&average, "must specify a positive target averageValue");
         }
         "resource" | "containerResource" if !has("averageUtilization") && !has("averageValue") => {

@@ -173,7 +173,7 @@ fn validate_ports(container: &Value, path: &Path<'_>, errors: &mut Errors) {
         match int_at(port, "containerPort").unwrap_or(0) {
             0 => errors.required(&path.child("containerPort"), ""),
             number => {
-                checks::number(errors, &path.child("containerPort"), number, names::port_number(number))
+                checks::number(errors, &path.child("containerPort"), number, names::port_number(number));
             }
         }
         let host_port = int_at(port, "hostPort").unwrap_or(0);

@@ -1,4 +1,5 @@
 //! Recorded answers of a real server about pods.
+#![allow(clippy::needless_pass_by_value, reason = "literals are easier to read where they are used")]
 
 use serde_json::{Value, json};
 use shoal_objects::{Errors, Timestamp};

@@ -300,7 +300,7 @@ fn downward_items(source: &Value, path: &Path<'_>, errors: &mut Errors) {
                 );
             }
             (None, Some(resource)) => {
-                super::env::resource_field_ref(resource, true, &path.child("resourceFieldRef"), errors)
+                super::env::resource_field_ref(resource, true, &path.child("resourceFieldRef"), errors);
             }
             (None, None) => errors.required(&path, "one of fieldRef and resourceFieldRef is required"),
         }
@@ -373,7 +373,7 @@ fn projection_source(kind: &str, projection: &Value, path: &Path<'_>, errors: &m
         "clusterTrustBundle" => {
             match (field(projection, "name"), field(projection, "signerName")) {
                 (Some(_), Some(_)) => {
-                    errors.invalid_str(path, "", "only one of name and signerName may be used")
+                    errors.invalid_str(path, "", "only one of name and signerName may be used");
                 }
                 (None, None) => errors.required(path, "either name or signerName must be specified"),
                 _ => {}
