@@ -1,2 +1,36 @@
-//! The engine behind `cargo xtask`.
-fn main() {}
+//! The engine behind `cargo xtask`: one file or folder per command.
+
+mod bench;
+mod kubeconfig;
+mod server;
+mod test;
+mod tidy;
+mod workspace;
+
+use clap::{Parser, Subcommand};
+
+/// Tasks of this workspace that cargo has no command for.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Get missing tools, then run every test.
+    Test(test::Options),
+    /// Check the shape of the tree: crate arrows, file sizes, docs.
+    Tidy,
+    /// Measure, and compare with the goals.
+    Bench(bench::Options),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().command {
+        Command::Test(options) => test::run(&options),
+        Command::Tidy => tidy::run(),
+        Command::Bench(options) => bench::run(&options),
+    }
+}
