@@ -1,6 +1,7 @@
 //! The engine behind `cargo xtask`: one file or folder per command.
 
 mod bench;
+mod codegen;
 mod kubeconfig;
 mod server;
 mod test;
@@ -23,6 +24,8 @@ enum Command {
     Test(test::Options),
     /// Check the shape of the tree: crate arrows, file sizes, docs.
     Tidy,
+    /// Write the table of built-in types anew.
+    Codegen,
     /// Measure, and compare with the goals.
     Bench(bench::Options),
 }
@@ -31,6 +34,7 @@ fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
         Command::Test(options) => test::run(&options),
         Command::Tidy => tidy::run(),
+        Command::Codegen => codegen::run(),
         Command::Bench(options) => bench::run(&options),
     }
 }

@@ -48,7 +48,9 @@ impl Entropy {
 
     /// `length` characters for the end of a generated name.
     pub fn name_suffix(&self, length: usize) -> String {
-        (0..length).map(|_| char::from(NAME_LETTERS[self.below(NAME_LETTERS.len() as u64) as usize])).collect()
+        (0..length)
+            .map(|_| char::from(NAME_LETTERS[self.below(NAME_LETTERS.len() as u64) as usize]))
+            .collect()
     }
 }
 

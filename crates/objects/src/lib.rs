@@ -3,6 +3,9 @@
 pub mod clock;
 pub mod entropy;
 pub mod invalid;
+pub mod meta;
+pub mod names;
+pub mod quantity;
 pub mod schema;
 
 pub use clock::{Clock, Timestamp};
@@ -10,5 +13,5 @@ pub use entropy::Entropy;
 pub use invalid::{Errors, FieldError, Path};
 
 /// A JSON object with sorted keys.
-pub type Map = serde_json::Map<String, serde_json::Value>;
+pub type Map = serde_json::Map<String, Value>;
 pub use serde_json::Value;

@@ -104,7 +104,9 @@ fn check_file(file: &Path, text: &str) -> Vec<Problem> {
             format!("`{name}` says nothing: name the module after what it is about"),
         ));
     }
-    let for_tests = stem == "tests" || file.components().any(|part| part.as_os_str() == "tests");
+    let for_tests = stem == "tests"
+        || stem.ends_with("_tests")
+        || file.components().any(|part| part.as_os_str() == "tests");
     if !for_tests && !has_module_doc(text) {
         problems.push(Problem::at(file, 1, "no module doc: start with `//!` and say what lives here"));
     }

@@ -3,6 +3,20 @@
 
 use shoal_objects::{Errors, Value};
 
+pub mod access;
+pub mod checks;
+pub mod config_map;
+pub mod event;
+pub mod lease;
+pub mod namespace;
+pub mod net;
+pub mod options;
+pub mod rbac;
+pub mod secret;
+pub mod selectors;
+#[cfg(test)]
+mod testing;
+
 /// The rules of one kind. Every function may assume that the object passed `decode` (right JSON types, no nulls,
 /// no unknown fields) and must not panic when an optional or required field is absent.
 #[derive(Clone, Copy)]
@@ -70,7 +84,18 @@ fn workloads(group: &str, _version: &str, resource: &str) -> Option<Rules> {
 
 /// All other kinds.
 fn platform(group: &str, _version: &str, resource: &str) -> Option<Rules> {
-    match (group, resource) {
-        _ => None,
-    }
+    let rules = match (group, resource) {
+        ("", "configmaps") => config_map::RULES,
+        ("", "events") => event::CORE_RULES,
+        ("", "namespaces") => namespace::RULES,
+        ("", "secrets") => secret::RULES,
+        ("coordination.k8s.io", "leases") => lease::RULES,
+        ("events.k8s.io", "events") => event::EVENTS_RULES,
+        ("rbac.authorization.k8s.io", "clusterrolebindings") => rbac::CLUSTER_ROLE_BINDING_RULES,
+        ("rbac.authorization.k8s.io", "clusterroles") => rbac::CLUSTER_ROLE_RULES,
+        ("rbac.authorization.k8s.io", "rolebindings") => rbac::ROLE_BINDING_RULES,
+        ("rbac.authorization.k8s.io", "roles") => rbac::ROLE_RULES,
+        _ => return None,
+    };
+    Some(rules)
 }
