@@ -8,6 +8,9 @@ mod test;
 mod tidy;
 mod workspace;
 
+use std::io::Write;
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 /// Tasks of this workspace that cargo has no command for.
@@ -30,11 +33,19 @@ enum Command {
     Bench(bench::Options),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().command {
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
         Command::Test(options) => test::run(&options),
         Command::Tidy => tidy::run(),
-        Command::Codegen => codegen::run(),
-        Command::Bench(options) => bench::run(&options),
+        Command::Codegen => codegen::run().map(|()| true),
+        Command::Bench(options) => bench::run(&options).map(|()| true),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }

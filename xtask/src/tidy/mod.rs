@@ -9,7 +9,7 @@ mod sources;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use crate::workspace::Workspace;
 
@@ -36,8 +36,8 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Prints every problem as `file:line: what`; an error if there is any.
-pub fn run() -> Result<()> {
+/// Prints every problem as `file:line: what`; true if there is none.
+pub fn run() -> Result<bool> {
     let workspace = Workspace::load()?;
     let mut problems = arrows::check(&workspace)?;
     problems.extend(sources::check(&workspace)?);
@@ -48,11 +48,11 @@ pub fn run() -> Result<()> {
         problem.file = workspace.relative(&problem.file).to_path_buf();
         println!("{problem}");
     }
-    if !problems.is_empty() {
-        bail!("{} things to tidy", problems.len());
+    match problems.len() {
+        0 => println!("tidy: nothing to complain about"),
+        count => println!("tidy: {count} things to put right"),
     }
-    println!("tidy: nothing to complain about");
-    Ok(())
+    Ok(problems.is_empty())
 }
 
 /// All files below a folder with this extension, in a fixed order. Build output and hidden folders are left out.
