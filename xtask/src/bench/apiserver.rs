@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::bodies::{self, Template};
 use super::client::Target;
@@ -14,7 +14,7 @@ use super::watch::{Plan, Transport, Watched};
 use super::{Settings, create, watch};
 use crate::kubeconfig;
 use crate::server::{Mode, Server};
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::Workspace;
 
 const WORKERS: usize = 64;
 const CONFIG_MAPS: &str = "/api/v1/namespaces/bench/configmaps";
@@ -78,17 +78,12 @@ struct Bench<'a> {
 }
 
 /// Measures everything and prints the table.
-pub(super) async fn run(workspace: &Workspace, settings: &Settings) -> Result<()> {
-    let status =
-        cargo().args(["build", "--release", "--package", "shoal"]).status().context("building shoal")?;
-    if !status.success() {
-        bail!("shoal does not build");
-    }
+pub(super) async fn run(workspace: &Workspace, binary: PathBuf, settings: &Settings) -> Result<()> {
     let folder = workspace.target.join("bench");
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder)?;
     let mut bench = Bench {
-        binary: workspace.target.join("release/shoal"),
+        binary,
         folder,
         size: if settings.quick { &QUICK } else { &FULL },
         settings,

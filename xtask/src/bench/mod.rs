@@ -40,6 +40,9 @@ struct Settings {
     /// HTTP/2 connections that the 64 workers share (client-go uses one).
     #[arg(long, default_value_t = 4)]
     connections: usize,
+    /// Measure this `shoal` instead of building one, for example an older release.
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
     /// Measure only these parts, comma-separated.
     #[arg(long, value_delimiter = ',')]
     only: Vec<apiserver::Part>,
@@ -52,21 +55,29 @@ pub fn run(options: &Options) -> Result<()> {
         return continue_in_release(&workspace);
     }
     let What::Apiserver(settings) = &options.what;
+    let binary = match &settings.binary {
+        Some(binary) => binary.clone(),
+        None => build(&workspace, "shoal")?,
+    };
     // One thread: the client shares the machine with the server it measures.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(apiserver::run(&workspace, settings))
+    runtime.block_on(apiserver::run(&workspace, binary, settings))
 }
 
 /// A debug client would be slower than the server it measures.
 fn continue_in_release(workspace: &Workspace) -> Result<()> {
-    let status = cargo()
-        .args(["build", "--release", "--package", "xtask", "--package", "shoal"])
-        .status()
-        .context("building release binaries")?;
-    if !status.success() {
-        bail!("the release build failed");
-    }
-    let binary = workspace.target.join("release/xtask");
+    let binary = build(workspace, "xtask")?;
     let error = std::process::Command::new(&binary).args(std::env::args_os().skip(1)).exec();
     Err(error).with_context(|| format!("running {}", binary.display()))
+}
+
+fn build(workspace: &Workspace, package: &str) -> Result<PathBuf> {
+    let status = cargo()
+        .args(["build", "--release", "--package", package])
+        .status()
+        .with_context(|| format!("building {package}"))?;
+    if !status.success() {
+        bail!("the release build of {package} failed");
+    }
+    Ok(workspace.target.join("release").join(package))
 }
