@@ -269,7 +269,9 @@ impl Bench<'_> {
         let label = format!("create → watch event, 100 watchers, p99, {how}");
         self.report.row(&label, "23 ms at 50/s", Goal::AtMost(goal), quantile(&run.latency, 0.99), "ms");
         self.report.noise(&run.usage);
-        self.report.row(&format!("events lost, {how}"), "0", Goal::AtMost(0.0), run.lost as f64, "");
+        self.report.row(&format!("events lost, {how}"), "0", Goal::AtMost(0.0), run.lost as f64, "events");
+        let each = run.usage.client.as_secs_f64() * 1e6 / run.latency.len().max(1) as f64;
+        self.report.row(&format!("client CPU per event delivered, {how}"), "", Goal::None, each, "µs");
     }
 
     async fn pods(&mut self) -> Result<()> {
