@@ -5,8 +5,10 @@ pub mod entropy;
 pub mod invalid;
 pub mod meta;
 pub mod names;
+pub mod patch;
 pub mod quantity;
 pub mod schema;
+pub mod selector;
 
 pub use clock::{Clock, Timestamp};
 pub use entropy::Entropy;

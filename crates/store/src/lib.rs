@@ -4,16 +4,24 @@
 //! Writes are conditional (the key is absent, or has exactly the given revision) and get the next revision. What a
 //! reader or watcher sees is always a committed prefix of the writes; in durable mode "committed" means synced to disk.
 
+mod dir;
+mod format;
+mod frames;
+mod journal;
 mod object;
 mod options;
 mod pages;
 mod read;
+mod recovery;
+mod segment;
 mod shared;
+mod snapshot;
 mod store;
 mod table;
 mod watcher;
 mod writer;
 
+pub use dir::OpenError;
 pub use object::{
     Compacted, Encoded, Event, EventKind, Lagged, Listing, Object, Precondition, Range, WriteError,
 };

@@ -19,6 +19,8 @@ pub struct Options {
     pub first_revision: u64,
     /// A snapshot is written when the journal is larger than this and than the live data.
     pub snapshot_bytes: u64,
+    #[cfg(test)]
+    pub(crate) faults: Arc<crate::tests::Faults>,
 }
 
 impl Default for Options {
@@ -31,6 +33,8 @@ impl Default for Options {
             now: Arc::new(move || start.elapsed()),
             first_revision: 1,
             snapshot_bytes: 64 << 20,
+            #[cfg(test)]
+            faults: Arc::default(),
         }
     }
 }

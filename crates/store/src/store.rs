@@ -1,15 +1,20 @@
 //! The store's interface.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use parking_lot::MutexGuard;
 use tokio::sync::oneshot;
 
+use crate::dir::{DataDir, OpenError};
+use crate::format::MAX_RECORD;
+use crate::journal::{CLOSED, Journal};
 use crate::object::{Compacted, Encoded, Event, EventKind, Listing, Object, Precondition, Range, WriteError};
 use crate::options::{Options, Stats};
 use crate::read;
+use crate::recovery::{Recovered, recover};
 use crate::shared::{Shared, Touched};
 use crate::table::Table;
 use crate::watcher::Watcher;
@@ -19,7 +24,8 @@ use crate::writer::{Pending, Settled, Writer};
 #[derive(Clone)]
 pub struct Store {
     shared: Arc<Shared>,
-    durable: bool,
+    /// None in memory mode.
+    journal: Option<Arc<Journal>>,
 }
 
 /// How far a write got without waiting.
@@ -35,7 +41,17 @@ impl Store {
     /// A store that lives in memory only. Writes never wait.
     pub fn memory(options: Options) -> Store {
         let revision = options.first_revision;
-        Store { shared: Arc::new(Shared::new(options, revision, 0, BTreeMap::new())), durable: false }
+        Store { shared: Arc::new(Shared::new(options, revision, 0, BTreeMap::new())), journal: None }
+    }
+
+    /// A store that keeps its data in a directory, which is created if need be. Writes resolve, and are seen by others,
+    /// when they are on disk. Starts without history: what was committed before can be read, not watched.
+    pub fn open(dir: &Path, options: Options) -> Result<Store, OpenError> {
+        let dir = DataDir::open(dir)?;
+        let Recovered { tables, revision, segment, closed } = recover(&dir, options.first_revision)?;
+        let shared = Arc::new(Shared::new(options, revision, revision, tables));
+        let journal = Journal::start(dir, segment, closed, shared.clone())?;
+        Ok(Store { shared, journal: Some(Arc::new(journal)) })
     }
 
     /// Creates a key or replaces its version. `encode` gets the revision of this write and the one that created the
@@ -120,6 +136,12 @@ impl Store {
         }
         let revision = writer.last + 1;
         let (kind, object) = make(revision, current.as_deref());
+        if self.journal.is_some() && object.size() + object.key.len() + table.name.len() > MAX_RECORD {
+            return Err(WriteError::Unavailable(format!(
+                "the object has {} bytes, too many to store",
+                object.size()
+            )));
+        }
         let object = Arc::new(object);
         writer.last = revision;
         let event = Arc::new(Event { revision, kind, object: object.clone(), previous: current });
@@ -133,7 +155,7 @@ impl Store {
         event: Arc<Event>,
         object: Arc<Object>,
     ) -> Attempt {
-        if self.durable {
+        if self.journal.is_some() {
             let (sender, receiver) = oneshot::channel();
             writer.enqueue(Pending { table: table.clone(), event, waiting: vec![sender] });
             drop(writer);
@@ -230,7 +252,7 @@ impl Store {
     pub fn stats(&self) -> Stats {
         let writer = self.shared.writer.lock();
         let (history_events, history_bytes) = writer.window();
-        Stats {
+        let mut stats = Stats {
             objects: writer.objects,
             bytes: writer.bytes,
             revision: self.revision(),
@@ -240,7 +262,11 @@ impl Store {
             history_bytes,
             pending: writer.pending.len(),
             ..Stats::default()
+        };
+        if let Some(journal) = &self.journal {
+            journal.describe(&mut stats);
         }
+        stats
     }
 
     #[cfg(test)]
@@ -249,12 +275,26 @@ impl Store {
     }
 
     /// Resolves when all writes begun before are settled.
-    pub async fn flush(&self) {}
+    pub async fn flush(&self) {
+        let settled = self.shared.writer.lock().pending.back_mut().map(|pending| {
+            let (sender, receiver) = oneshot::channel();
+            pending.waiting.push(sender);
+            receiver
+        });
+        if let Some(settled) = settled {
+            let _ = settled.await;
+        }
+    }
 
     /// Refuses further writes, waits for those under way and lets go of the directory. Reads still work.
     pub fn close(&self) {
-        let mut writer = self.shared.writer.lock();
-        writer.refused.get_or_insert_with(|| "the store is closed".into());
+        match &self.journal {
+            Some(journal) => journal.close(),
+            None => {
+                let mut writer = self.shared.writer.lock();
+                writer.refused.get_or_insert_with(|| CLOSED.into());
+            }
+        }
     }
 }
 

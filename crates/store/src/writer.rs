@@ -20,6 +20,8 @@ pub(crate) struct Writer {
     overlay: HashMap<Arc<str>, HashMap<Arc<str>, Unsettled>>,
     /// Why writes are refused.
     pub refused: Option<Arc<str>>,
+    /// The journal's thread ends when nothing is queued any more.
+    pub closing: bool,
     /// Live objects.
     pub objects: usize,
     /// Bytes of the live objects.
@@ -59,6 +61,7 @@ impl Writer {
             pending: VecDeque::new(),
             overlay: HashMap::new(),
             refused: None,
+            closing: false,
             objects,
             bytes,
             window: VecDeque::new(),

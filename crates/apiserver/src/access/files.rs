@@ -56,40 +56,77 @@ pub fn create_private_dir(path: &Path) -> Result<(), FileError> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|e| FileError::new("create", path, e))
 }
 
-/// Replaces a file at once and durably; mode 0600.
+/// Replaces a file at once; mode 0600. After a power cut it may be empty: for what can be written again.
 pub fn write_private(path: &Path, content: &[u8]) -> Result<(), FileError> {
     let failed = |e| FileError::new("write", path, e);
-    if path.is_dir() {
-        return Err(failed(ErrorKind::IsADirectory.into()));
-    }
-    let parent = match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    let draft = parent.join(name);
-    let written = write_and_sync(&draft, content).and_then(|()| fs::rename(&draft, path));
-    if let Err(e) = written {
+    check_regular(path).map_err(failed)?;
+    // A link stays a link: what it points to is replaced.
+    let resolved = fs::canonicalize(path);
+    let target = resolved.as_deref().unwrap_or(path);
+    let draft = draft_of(target);
+    let written = write_draft(&draft, content, false).and_then(|()| fs::rename(&draft, target));
+    written.map_err(|e| {
         // The draft may not exist; the first error is the one to tell.
         let _ = fs::remove_file(&draft);
-        return Err(failed(e));
-    }
-    File::open(parent).and_then(|dir| dir.sync_all()).map_err(failed)
+        failed(e)
+    })
 }
 
-fn write_and_sync(path: &Path, content: &[u8]) -> io::Result<()> {
+/// Replaces files of one directory, each at once, in the given order, and durably; mode 0600.
+pub fn write_durably(dir: &Path, files: &[(&str, &[u8])]) -> Result<(), FileError> {
+    let paths: Vec<PathBuf> = files.iter().map(|(name, _)| dir.join(name)).collect();
+    let written: Vec<io::Result<()>> = std::thread::scope(|scope| {
+        // Syncs at the same time share one commit of the file system.
+        let write = |(path, (_, content)): (&PathBuf, &(&str, &[u8]))| {
+            let (draft, content) = (draft_of(path), content.to_vec());
+            scope.spawn(move || write_draft(&draft, &content, true))
+        };
+        let writers: Vec<_> = paths.iter().zip(files).map(write).collect();
+        let lost = |_| Err(io::Error::other("the writing thread ended early"));
+        writers.into_iter().map(|writer| writer.join().unwrap_or_else(lost)).collect()
+    });
+    let outcome = paths.iter().zip(written).try_for_each(|(path, written)| {
+        let replaced =
+            written.and_then(|()| check_regular(path)).and_then(|()| fs::rename(draft_of(path), path));
+        replaced.map_err(|e| FileError::new("write", path, e))
+    });
+    if outcome.is_err() {
+        for path in &paths {
+            let _ = fs::remove_file(draft_of(path));
+        }
+    }
+    outcome?;
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(|e| FileError::new("write", dir, e))
+}
+
+fn draft_of(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    path.with_file_name(name)
+}
+
+fn write_draft(path: &Path, content: &[u8], sync: bool) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     file.write_all(content)?;
-    file.sync_all()
+    if sync { file.sync_all() } else { Ok(()) }
 }
 
 /// The content of a file, `None` if there is none.
 pub fn read_if_there(path: &Path) -> Result<Option<String>, FileError> {
-    match fs::read_to_string(path) {
+    match check_regular(path).and_then(|()| fs::read_to_string(path)) {
         Ok(content) => Ok(Some(content)),
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
         Err(e) => Err(FileError::new("read", path, e)),
+    }
+}
+
+/// Devices and pipes are neither read (it may never end) nor replaced.
+fn check_regular(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(about) if about.is_dir() => Err(ErrorKind::IsADirectory.into()),
+        Ok(about) if !about.is_file() => Err(io::Error::other("not a regular file")),
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
     }
 }
 
@@ -106,7 +143,11 @@ mod tests {
         write_private(&path, b"two").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no draft is left behind");
+        write_durably(dir.path(), &[("key", b"three"), ("more", b"")]).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"three");
+        fs::create_dir(dir.path().join("dir")).unwrap();
+        write_durably(dir.path(), &[("key", b"four"), ("dir", b"")]).unwrap_err();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3, "no draft is left behind");
     }
 
     #[test]
@@ -118,5 +159,19 @@ mod tests {
         let text = write_private(dir.path(), b"").unwrap_err().to_string();
         assert!(text.contains("a directory stands where a file is needed"), "{text}");
         assert!(!text.contains('\n'));
+        let text = write_private(Path::new("/dev/full"), b"").unwrap_err().to_string();
+        assert!(text.contains("not a regular file"), "{text}");
+        assert!(read_if_there(Path::new("/dev/zero")).is_err());
+    }
+
+    #[test]
+    fn a_link_stays_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let (target, link) = (dir.path().join("target"), dir.path().join("link"));
+        fs::write(&target, "old").unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        write_private(&link, b"new").unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"new");
+        assert!(link.is_symlink());
     }
 }

@@ -84,7 +84,7 @@ impl Pki {
         let names = server_names(more_names);
         let server = load_or_renew(dir, "apiserver", &ca_pem, &ca_key, &Purpose::Server(&names), now)?;
         let admin = load_or_renew(dir, "admin", &ca_pem, &ca_key, &ADMIN, now)?;
-        let service_account_key = load_or_create_signing_key(&dir.join("sa.key"))?;
+        let service_account_key = load_or_create_signing_key(dir)?;
         Ok(Pki { ca_pem, ca_key, server, admin, service_account_key })
     }
 
@@ -109,7 +109,7 @@ impl Pki {
     }
 
     /// What TLS needs: the authority, the server's certificate and its key.
-    pub(super) fn for_tls(&self) -> Result<Trust, Problem> {
+    pub(crate) fn for_tls(&self) -> Result<Trust, Problem> {
         Ok(Trust {
             ca: certificate::certificate(&self.ca_pem)?,
             server: certificate::certificate(&self.server.certificate_pem)?,
@@ -120,22 +120,22 @@ impl Pki {
     /// Writes the authority last: a start that was cut off begins anew.
     fn save(&self, dir: &Path) -> Result<(), FileError> {
         files::create_private_dir(dir)?;
-        for (name, content) in [
-            ("sa.key", self.service_account_key.serialize_pem().as_str()),
-            ("admin.crt", &self.admin.certificate_pem),
-            ("admin.key", &self.admin.key_pem),
-            ("apiserver.crt", &self.server.certificate_pem),
-            ("apiserver.key", &self.server.key_pem),
-            ("ca.key", &self.ca_key.serialize_pem()),
-            ("ca.crt", &self.ca_pem),
-        ] {
-            files::write_private(&dir.join(name), content.as_bytes())?;
-        }
-        Ok(())
+        files::write_durably(
+            dir,
+            &[
+                ("sa.key", self.service_account_key.serialize_pem().as_bytes()),
+                ("admin.crt", self.admin.certificate_pem.as_bytes()),
+                ("admin.key", self.admin.key_pem.as_bytes()),
+                ("apiserver.crt", self.server.certificate_pem.as_bytes()),
+                ("apiserver.key", self.server.key_pem.as_bytes()),
+                ("ca.key", self.ca_key.serialize_pem().as_bytes()),
+                ("ca.crt", self.ca_pem.as_bytes()),
+            ],
+        )
     }
 }
 
-pub(super) struct Trust {
+pub(crate) struct Trust {
     pub ca: CertificateDer<'static>,
     pub server: CertificateDer<'static>,
     pub key: PrivateKeyDer<'static>,
@@ -176,7 +176,7 @@ fn load_authority(dir: &Path, now: Timestamp) -> Result<(String, KeyPair), PkiEr
     let Some(ca_pem) = files::read_if_there(&crt)? else {
         // Same key and name: whoever trusts the lost certificate trusts this one's signatures as well.
         let ca_pem = certificate::issue_authority(&ca_key, now)?;
-        files::write_private(&crt, ca_pem.as_bytes())?;
+        files::write_durably(dir, &[("ca.crt", ca_pem.as_bytes())])?;
         return Ok((ca_pem, ca_key));
     };
     let der = certificate::certificate(&ca_pem).map_err(|p| unusable(&crt, p))?;
@@ -201,7 +201,8 @@ fn load_or_renew(
     purpose: &Purpose<'_>,
     now: Timestamp,
 ) -> Result<Identity, PkiError> {
-    let (crt, key_file) = (dir.join(format!("{name}.crt")), dir.join(format!("{name}.key")));
+    let (crt_name, key_name) = (format!("{name}.crt"), format!("{name}.key"));
+    let (crt, key_file) = (dir.join(&crt_name), dir.join(&key_name));
     let unusable = |path: &Path, problem| {
         let remedy =
             format!("delete {name}.crt and {name}.key beside it, new ones are made at the next start");
@@ -214,8 +215,11 @@ fn load_or_renew(
             fs::remove_file(&crt).map_err(|e| FileError::new("remove", &crt, e))?;
         }
         let identity = new_identity(ca_pem, ca_key, purpose, now)?;
-        files::write_private(&key_file, identity.key_pem.as_bytes())?;
-        files::write_private(&crt, identity.certificate_pem.as_bytes())?;
+        let pair = [
+            (key_name.as_str(), identity.key_pem.as_bytes()),
+            (&crt_name, identity.certificate_pem.as_bytes()),
+        ];
+        files::write_durably(dir, &pair)?;
         return Ok(identity);
     };
     let key = certificate::parse_key(&key_pem).map_err(|p| unusable(&key_file, p))?;
@@ -240,11 +244,12 @@ fn load_or_renew(
     }
     // The key stays: only one file changes, so the pair is never torn.
     let certificate_pem = certificate::issue_leaf(ca_pem, ca_key, &key, purpose, now)?;
-    files::write_private(&crt, certificate_pem.as_bytes())?;
+    files::write_durably(dir, &[(&crt_name, certificate_pem.as_bytes())])?;
     Ok(Identity { certificate_pem, key_pem })
 }
 
-fn load_or_create_signing_key(path: &Path) -> Result<KeyPair, PkiError> {
+fn load_or_create_signing_key(dir: &Path) -> Result<KeyPair, PkiError> {
+    let path = &dir.join("sa.key");
     let unusable = |problem| PkiError::Unusable {
         path: path.to_owned(),
         problem,
@@ -253,7 +258,7 @@ fn load_or_create_signing_key(path: &Path) -> Result<KeyPair, PkiError> {
     };
     let Some(pem) = files::read_if_there(path)? else {
         let key = certificate::generate_key()?;
-        files::write_private(path, key.serialize_pem().as_bytes())?;
+        files::write_durably(dir, &[("sa.key", key.serialize_pem().as_bytes())])?;
         return Ok(key);
     };
     let key = certificate::parse_key(&pem).map_err(unusable)?;

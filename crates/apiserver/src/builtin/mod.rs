@@ -7,7 +7,13 @@ use std::sync::LazyLock;
 
 use shoal_objects::schema::{TypeId, Types};
 
-static TABLE: LazyLock<table::Table> = LazyLock::new(|| table::read(include_str!("types.txt")));
+static TABLE: LazyLock<table::Table> = LazyLock::new(|| {
+    let table = table::read(include_str!("types.txt"));
+    for line in &table.problems {
+        tracing::error!(line, "the table of built-in types is damaged");
+    }
+    table
+});
 
 static DESCRIPTIONS: LazyLock<Descriptions> =
     LazyLock::new(|| Descriptions::read(include_str!("descriptions.txt")));

@@ -7,13 +7,21 @@ pub mod access;
 pub mod checks;
 pub mod config_map;
 pub mod event;
+pub mod fields;
 pub mod lease;
+pub mod limit_range;
 pub mod namespace;
 pub mod net;
+pub mod node;
 pub mod options;
+pub mod quota;
 pub mod rbac;
+pub mod resource_lists;
 pub mod secret;
 pub mod selectors;
+pub mod service;
+pub mod service_alloc;
+mod service_validation;
 #[cfg(test)]
 mod testing;
 
@@ -87,8 +95,12 @@ fn platform(group: &str, _version: &str, resource: &str) -> Option<Rules> {
     let rules = match (group, resource) {
         ("", "configmaps") => config_map::RULES,
         ("", "events") => event::CORE_RULES,
+        ("", "limitranges") => limit_range::RULES,
         ("", "namespaces") => namespace::RULES,
+        ("", "nodes") => node::RULES,
+        ("", "resourcequotas") => quota::RULES,
         ("", "secrets") => secret::RULES,
+        ("", "services") => service::RULES,
         ("coordination.k8s.io", "leases") => lease::RULES,
         ("events.k8s.io", "events") => event::EVENTS_RULES,
         ("rbac.authorization.k8s.io", "clusterrolebindings") => rbac::CLUSTER_ROLE_BINDING_RULES,
@@ -98,4 +110,9 @@ fn platform(group: &str, _version: &str, resource: &str) -> Option<Rules> {
         _ => return None,
     };
     Some(rules)
+}
+
+/// Whether an object of this resource may be created with a status although it has a status subresource.
+pub fn keeps_status_on_create(group: &str, resource: &str) -> bool {
+    matches!((group, resource), ("", "nodes"))
 }

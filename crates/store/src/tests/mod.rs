@@ -1,5 +1,7 @@
 //! Tests of the store in memory and on disk.
 
+mod damage;
+mod durable;
 mod memory;
 mod model;
 mod watching;
@@ -42,6 +44,46 @@ pub(crate) async fn delete(store: &Store, key: &str) -> Arc<Object> {
 pub(crate) async fn keys(store: &Store, range: Range<'_>) -> Vec<String> {
     let listing = store.list("pods", range, None, 0).await;
     listing.objects.iter().map(|object| object.key.to_string()).collect()
+}
+
+/// A disk that fails on demand.
+#[derive(Default)]
+pub(crate) struct Faults {
+    /// Bytes that can still be written, less one; 0 = no limit.
+    space: AtomicU64,
+    sync_fails: std::sync::atomic::AtomicBool,
+}
+
+impl Faults {
+    pub(crate) fn limit(&self, bytes: u64) {
+        self.space.store(bytes + 1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn heal(&self) {
+        self.space.store(0, Ordering::SeqCst);
+        self.sync_fails.store(false, Ordering::SeqCst);
+    }
+
+    pub(crate) fn fail_syncs(&self) {
+        self.sync_fails.store(true, Ordering::SeqCst);
+    }
+
+    /// Writes what still fits and fails, or does nothing.
+    pub(crate) fn write(&self, file: &mut std::fs::File, bytes: &[u8]) -> std::io::Result<()> {
+        let space = self.space.load(Ordering::SeqCst);
+        let Some(left) = space.checked_sub(1) else { return Ok(()) };
+        if let Some(left) = left.checked_sub(bytes.len() as u64) {
+            self.limit(left);
+            return Ok(());
+        }
+        std::io::Write::write_all(file, &bytes[..left as usize])?;
+        self.limit(0);
+        Err(rustix::io::Errno::NOSPC.into())
+    }
+
+    pub(crate) fn sync(&self) -> std::io::Result<()> {
+        if self.sync_fails.load(Ordering::SeqCst) { Err(rustix::io::Errno::IO.into()) } else { Ok(()) }
+    }
 }
 
 /// A time that tests set, in seconds.

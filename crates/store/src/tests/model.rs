@@ -64,7 +64,7 @@ fn state_of(listing: &Listing) -> State {
     listing.objects.iter().map(|object| (object.key.to_string(), object.clone())).collect()
 }
 
-fn block_on<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
