@@ -48,6 +48,15 @@ pub struct Target {
     pub src_path: PathBuf,
 }
 
+/// How to build.
+#[derive(Clone, Copy)]
+pub enum Profile {
+    /// Quick to build.
+    Debug,
+    /// Quick to run.
+    Release,
+}
+
 impl Workspace {
     /// Asks cargo.
     pub fn load() -> Result<Self> {
@@ -59,6 +68,23 @@ impl Workspace {
             bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr).trim());
         }
         serde_json::from_slice(&output.stdout).context("reading cargo metadata")
+    }
+
+    /// Builds a package's binary of the same name and says where it is.
+    pub fn build(&self, package: &str, profile: Profile) -> Result<PathBuf> {
+        let mut command = cargo();
+        command.args(["build", "--package", package]);
+        let folder = match profile {
+            Profile::Debug => "debug",
+            Profile::Release => {
+                command.arg("--release");
+                "release"
+            }
+        };
+        if !command.status().with_context(|| format!("building {package}"))?.success() {
+            bail!("{package} does not build");
+        }
+        Ok(self.target.join(folder).join(package))
     }
 
     /// A file's path as people write it: relative to the root.

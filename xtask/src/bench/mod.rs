@@ -11,9 +11,9 @@ mod watch;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::{Profile, Workspace};
 
 /// What to measure.
 #[derive(clap::Args)]
@@ -57,7 +57,7 @@ pub fn run(options: &Options) -> Result<()> {
     let What::Apiserver(settings) = &options.what;
     let binary = match &settings.binary {
         Some(binary) => binary.clone(),
-        None => build(&workspace, "shoal")?,
+        None => workspace.build("shoal", Profile::Release)?,
     };
     // One thread: the client shares the machine with the server it measures.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -66,18 +66,7 @@ pub fn run(options: &Options) -> Result<()> {
 
 /// A debug client would be slower than the server it measures.
 fn continue_in_release(workspace: &Workspace) -> Result<()> {
-    let binary = build(workspace, "xtask")?;
+    let binary = workspace.build("xtask", Profile::Release)?;
     let error = std::process::Command::new(&binary).args(std::env::args_os().skip(1)).exec();
     Err(error).with_context(|| format!("running {}", binary.display()))
-}
-
-fn build(workspace: &Workspace, package: &str) -> Result<PathBuf> {
-    let status = cargo()
-        .args(["build", "--release", "--package", package])
-        .status()
-        .with_context(|| format!("building {package}"))?;
-    if !status.success() {
-        bail!("the release build of {package} failed");
-    }
-    Ok(workspace.target.join("release").join(package))
 }

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: gets missing tools, then runs every test and counts.
 
 mod command;
+mod kubectl;
 mod oracle;
 mod tools;
 
@@ -31,16 +32,19 @@ enum Step {
     Docs,
     /// Recorded behaviour of a real API server, replayed on `shoal up`, in memory and on disk.
     Oracle,
+    /// What people do with kubectl, on `shoal up`.
+    Kubectl,
 }
 
 impl Step {
-    const ALL: [Step; 3] = [Step::Crates, Step::Docs, Step::Oracle];
+    const ALL: [Step; 4] = [Step::Crates, Step::Docs, Step::Oracle, Step::Kubectl];
 
     fn title(self) -> &'static str {
         match self {
             Step::Crates => "tests of the crates",
             Step::Docs => "examples in the documentation",
             Step::Oracle => "recorded behaviour of a real API server",
+            Step::Kubectl => "everyday use with kubectl",
         }
     }
 }
@@ -62,6 +66,7 @@ pub fn run(options: &Options) -> Result<bool> {
             Step::Crates => crates(),
             Step::Docs => docs(),
             Step::Oracle => oracle::run(&workspace, &tools, &options.scenarios),
+            Step::Kubectl => kubectl::run(&workspace, &tools),
         };
         // A step that could not even run is one failure, and the others still tell what they know.
         let counts = outcome.unwrap_or_else(|error| {

@@ -1,15 +1,15 @@
 //! Replays recorded behaviour (`tests/oracle`) on a running `shoal up`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 
 use super::command::{Counts, run_counted};
 use super::tools::{self, Tools};
 use crate::kubeconfig;
 use crate::server::{Mode, Server};
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::{Profile, Workspace};
 
 /// Tags of what is not built yet. A tag leaves this list when its feature arrives and never comes back.
 const NOT_YET: &[&str] =
@@ -17,7 +17,7 @@ const NOT_YET: &[&str] =
 
 /// Checks all scenarios in memory and then on disk. `only` narrows the choice.
 pub fn run(workspace: &Workspace, tools: &Tools, only: &[String]) -> Result<Counts> {
-    let binary = build(workspace)?;
+    let binary = workspace.build("shoal", Profile::Debug)?;
     let folder = workspace.target.join("oracle");
     let _ = std::fs::remove_dir_all(&folder);
     let data = folder.join("data");
@@ -27,14 +27,6 @@ pub fn run(workspace: &Workspace, tools: &Tools, only: &[String]) -> Result<Coun
         counts += check(workspace, tools, only, &binary, mode, &folder.join(name))?;
     }
     Ok(counts)
-}
-
-fn build(workspace: &Workspace) -> Result<PathBuf> {
-    let status = cargo().args(["build", "--package", "shoal"]).status().context("building shoal")?;
-    if !status.success() {
-        bail!("shoal does not build");
-    }
-    Ok(workspace.target.join("debug/shoal"))
 }
 
 fn check(
