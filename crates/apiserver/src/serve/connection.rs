@@ -48,7 +48,7 @@ pub(super) async fn run<S, B>(
     tls: Arc<ServerConfig>,
     service: S,
     limits: Limits,
-    draining: watch::Receiver<()>,
+    mut draining: watch::Receiver<()>,
 ) where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
     S::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -56,7 +56,14 @@ pub(super) async fn run<S, B>(
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    let stream = match tokio::time::timeout(limits.handshake, handshake(stream, tls)).await {
+    let handshake = tokio::time::timeout(limits.handshake, handshake(stream, tls));
+    let outcome = tokio::select! {
+        biased;
+        // The sender is dropped to tell that the server stops.
+        _ = draining.changed() => return,
+        outcome = handshake => outcome,
+    };
+    let stream = match outcome {
         Ok(Ok(Some(stream))) => stream,
         Ok(Ok(None)) => return,
         Ok(Err(e)) => return tracing::debug!(%address, "TLS handshake failed: {e}"),
@@ -131,7 +138,6 @@ async fn drive<C: Future>(
                 }
                 is_new = false;
             }
-            // The sender is dropped to tell.
             _ = draining.changed(), if !is_stopping => {
                 stop(connection.as_mut());
                 is_stopping = true;

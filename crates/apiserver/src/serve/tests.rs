@@ -326,6 +326,7 @@ async fn an_idle_server_stops_at_once() {
     idle.send_request(get("/")).await.unwrap().into_body().collect().await.unwrap();
     let mut idle2 = http2(&running, None).await;
     idle2.send_request(get("/")).await.unwrap().into_body().collect().await.unwrap();
+    let _silent = TcpStream::connect(running.address).await.unwrap();
     running.stop.take().unwrap().send(()).unwrap();
     tokio::time::timeout(Duration::from_secs(5), running.server).await.unwrap().unwrap();
 }
