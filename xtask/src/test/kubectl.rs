@@ -81,7 +81,7 @@ const USES: &[Use] = &[
     case("an object is annotated", "annotate configmap settings note=x", "", "configmap/settings annotated"),
     case("permissions can be asked for", "auth can-i create pods", "", "yes"),
     case("an object is deleted", "delete configmap settings", "", "configmap \"settings\" deleted"),
-    case("what is gone is not found", "get configmap settings", "", "NotFound"),
+    case("what is gone is not found", "get configmap settings", "", "configmaps \"settings\" not found"),
     case("all of a kind is deleted", "delete configmaps --all", "", "configmap \"applied\" deleted"),
 ];
 
