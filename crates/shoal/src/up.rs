@@ -28,7 +28,11 @@ use crate::parts::Part;
   shoal up                                 # data is kept; the next start continues
   shoal up --ephemeral --port 0            # in memory, on any free port
   shoal up --data-dir ./cluster --port 7443
-  KUBECONFIG=FILE kubectl get namespaces   # FILE as printed")]
+  KUBECONFIG=FILE kubectl get namespaces   # FILE as printed
+
+Environment:
+  SHOAL_HOME   the data directory, unless --data-dir is given
+  SHOAL_LOG    what to log on standard error: error, warn (default), info, debug")]
 pub struct Args {
     /// Keep data in this directory [default: $SHOAL_HOME, else ~/.local/share/shoal]
     #[arg(long, value_name = "DIR")]
@@ -71,6 +75,7 @@ pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
         bail!("nodes are not available yet; start without --nodes and --simulated-nodes");
     }
     let _parts = (&args.only, &args.without);
+    raise_file_limit();
     let stop = stop_signal()?;
     let clock = Clock::system();
 
@@ -124,6 +129,14 @@ fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
     Ok(async {
         let _ = first.await;
     })
+}
+
+/// Every watcher may be a connection of its own: more than the usual 1024 files are needed.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Where it is not allowed, the server runs with what it has.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {

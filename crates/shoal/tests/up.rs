@@ -1,5 +1,6 @@
 //! `shoal up` as users meet it: a process.
 
+#[cfg(test)]
 mod process;
 
 use std::fs;
@@ -10,6 +11,7 @@ use std::process::Command;
 
 use process::{Cluster, SHOAL, fails, fails_in_shell, get};
 
+#[cfg(test)]
 fn arguments<'a>(data: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
     let mut arguments = vec!["up", "--port", "0", "--data-dir", data.to_str().unwrap()];
     arguments.extend(more);

@@ -2,6 +2,7 @@
 
 mod certificate;
 pub mod files;
+mod impersonation;
 mod peer;
 pub mod pki;
 mod static_tokens;
@@ -14,6 +15,7 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use shoal_objects::Timestamp;
 
+pub use impersonation::{Impersonated, Impersonation, WithoutUser, impersonation};
 pub use peer::PeerCertificate;
 pub use static_tokens::StaticTokens;
 use tokens::{Account, TokenError, Tokens, Verified};

@@ -80,6 +80,20 @@ mod tests {
     }
 
     #[test]
+    fn a_damaged_certificate_is_survived() {
+        let pki = Pki::in_memory(&[], NOW).unwrap();
+        let good = certificate::certificate(&pki.admin().certificate_pem).unwrap();
+        for at in 0..good.len() {
+            for bits in [0x01, 0x80, 0xff] {
+                let mut bad = good.to_vec();
+                bad[at] ^= bits;
+                let _ = PeerCertificate::from_verified(&CertificateDer::from(bad)).user(NOW);
+            }
+            let _ = PeerCertificate::from_verified(&CertificateDer::from(good[..at].to_vec())).user(NOW);
+        }
+    }
+
+    #[test]
     fn a_certificate_without_a_name_and_rubbish_name_nobody() {
         let pki = Pki::in_memory(&[], NOW).unwrap();
         let nameless = pki.issue_client("", "system:masters", NOW).unwrap();

@@ -5,7 +5,10 @@ use shoal_objects::{Errors, Value};
 
 pub mod access;
 pub mod checks;
+pub mod claim;
 pub mod config_map;
+pub mod csi;
+pub mod endpoints;
 pub mod event;
 pub mod fields;
 pub mod lease;
@@ -17,13 +20,17 @@ pub mod options;
 pub mod quota;
 pub mod rbac;
 pub mod resource_lists;
+pub mod scheduling;
 pub mod secret;
-pub mod selectors;
+pub mod seen;
 pub mod service;
 pub mod service_alloc;
 mod service_validation;
+pub mod storage;
 #[cfg(test)]
 mod testing;
+pub mod token_request;
+pub mod volume;
 
 /// The rules of one kind. Every function may assume that the object passed `decode` (right JSON types, no nulls,
 /// no unknown fields) and must not panic when an optional or required field is absent.
@@ -94,19 +101,31 @@ fn workloads(group: &str, _version: &str, resource: &str) -> Option<Rules> {
 fn platform(group: &str, _version: &str, resource: &str) -> Option<Rules> {
     let rules = match (group, resource) {
         ("", "configmaps") => config_map::RULES,
+        ("", "endpoints") => endpoints::RULES,
         ("", "events") => event::CORE_RULES,
         ("", "limitranges") => limit_range::RULES,
         ("", "namespaces") => namespace::RULES,
         ("", "nodes") => node::RULES,
+        ("", "persistentvolumeclaims") => claim::RULES,
+        ("", "persistentvolumes") => volume::RULES,
         ("", "resourcequotas") => quota::RULES,
         ("", "secrets") => secret::RULES,
         ("", "services") => service::RULES,
         ("coordination.k8s.io", "leases") => lease::RULES,
+        ("discovery.k8s.io", "endpointslices") => endpoints::SLICE_RULES,
         ("events.k8s.io", "events") => event::EVENTS_RULES,
+        ("node.k8s.io", "runtimeclasses") => scheduling::RUNTIME_RULES,
         ("rbac.authorization.k8s.io", "clusterrolebindings") => rbac::CLUSTER_ROLE_BINDING_RULES,
         ("rbac.authorization.k8s.io", "clusterroles") => rbac::CLUSTER_ROLE_RULES,
         ("rbac.authorization.k8s.io", "rolebindings") => rbac::ROLE_BINDING_RULES,
         ("rbac.authorization.k8s.io", "roles") => rbac::ROLE_RULES,
+        ("scheduling.k8s.io", "priorityclasses") => scheduling::PRIORITY_RULES,
+        ("storage.k8s.io", "csidrivers") => csi::DRIVER_RULES,
+        ("storage.k8s.io", "csinodes") => csi::NODE_RULES,
+        ("storage.k8s.io", "csistoragecapacities") => csi::CAPACITY_RULES,
+        ("storage.k8s.io", "storageclasses") => storage::CLASS_RULES,
+        ("storage.k8s.io", "volumeattachments") => storage::ATTACHMENT_RULES,
+        ("storage.k8s.io", "volumeattributesclasses") => storage::ATTRIBUTES_CLASS_RULES,
         _ => return None,
     };
     Some(rules)

@@ -27,6 +27,8 @@ use crate::access::PeerCertificate;
 
 /// Go clients put hundreds of watches on one connection.
 const MAX_STREAMS: u32 = 1_000;
+/// Controllers that stop cancel all their watches at once; this many may be cancelled before they are looked at.
+const MAX_CANCELLED_STREAMS: usize = 250;
 /// What a client that does not read may make us keep, per stream or HTTP/1.1 connection.
 const SEND_BUFFER: usize = 64 * 1024;
 /// How much of its request bodies a client may send before they are read: per stream, per connection.
@@ -42,6 +44,8 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerAddress(pub SocketAddr);
 
+/// The bounds are those of [`serve`](super::serve). Futures are boxed where they end, so that an idle connection holds
+/// neither its handshake nor room for the other protocol: thousands of watchers may be waiting.
 pub(super) async fn run<S, B>(
     stream: TcpStream,
     address: SocketAddr,
@@ -56,7 +60,7 @@ pub(super) async fn run<S, B>(
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    let handshake = tokio::time::timeout(limits.handshake, handshake(stream, tls));
+    let handshake = Box::pin(tokio::time::timeout(limits.handshake, handshake(stream, tls)));
     let outcome = tokio::select! {
         biased;
         // The sender is dropped to tell that the server stops.
@@ -69,6 +73,23 @@ pub(super) async fn run<S, B>(
         Ok(Err(e)) => return tracing::debug!(%address, "TLS handshake failed: {e}"),
         Err(_) => return tracing::debug!(%address, "TLS handshake took too long"),
     };
+    speak_http(stream, address, service, limits, draining).await;
+}
+
+fn speak_http<S, B>(
+    stream: Box<TlsStream<TcpStream>>,
+    address: SocketAddr,
+    service: S,
+    limits: Limits,
+    draining: watch::Receiver<()>,
+) -> Pin<Box<dyn Future<Output = ()> + Send>>
+where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Error: Into<Box<dyn Error + Send + Sync>>,
+    S::Future: Send,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
     let session = stream.get_ref().1;
     let certificate = session.peer_certificates().and_then(|chain| chain.first());
     let certificate = certificate.map(PeerCertificate::from_verified);
@@ -90,19 +111,19 @@ pub(super) async fn run<S, B>(
     });
     let io = TokioIo::new(stream);
     if is_http2 {
-        let connection = http2_settings().serve_connection(io, service);
-        drive(connection, http2::Connection::graceful_shutdown, &has_asked, limits, draining).await;
+        let connection = Box::pin(http2_settings().serve_connection(io, service));
+        Box::pin(drive(connection, http2::Connection::graceful_shutdown, has_asked, limits, draining))
     } else {
-        let connection = http1_settings(limits).serve_connection(io, service).with_upgrades();
-        drive(connection, http1::UpgradeableConnection::graceful_shutdown, &has_asked, limits, draining)
-            .await;
+        let connection = Box::pin(http1_settings(limits).serve_connection(io, service).with_upgrades());
+        let stop = http1::UpgradeableConnection::graceful_shutdown;
+        Box::pin(drive(connection, stop, has_asked, limits, draining))
     }
 }
 
 async fn handshake(
     mut stream: TcpStream,
     tls: Arc<ServerConfig>,
-) -> std::io::Result<Option<TlsStream<TcpStream>>> {
+) -> std::io::Result<Option<Box<TlsStream<TcpStream>>>> {
     stream.set_nodelay(true)?;
     let keepalive = TcpKeepalive::new()
         .with_time(Duration::from_secs(60))
@@ -112,19 +133,18 @@ async fn handshake(
     if !plain::speaks_tls(&mut stream).await? {
         return Ok(None);
     }
-    TlsAcceptor::from(tls).accept(stream).await.map(Some)
+    TlsAcceptor::from(tls).accept(stream).await.map(|stream| Some(Box::new(stream)))
 }
 
 /// Runs a connection until it ends by itself, or its first request does not come in time. When the server stops, the
 /// connection takes no further requests.
 async fn drive<C: Future>(
-    connection: C,
+    mut connection: Pin<Box<C>>,
     stop: impl Fn(Pin<&mut C>),
-    has_asked: &AtomicBool,
+    has_asked: Arc<AtomicBool>,
     limits: Limits,
     mut draining: watch::Receiver<()>,
 ) {
-    let mut connection = pin!(connection);
     let mut first_request = pin!(tokio::time::sleep(limits.first_request));
     let (mut is_new, mut is_stopping) = (true, false);
     loop {
@@ -157,6 +177,7 @@ fn http2_settings() -> http2::Builder<TokioExecutor> {
     settings
         .timer(TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS)
+        .max_pending_accept_reset_streams(MAX_CANCELLED_STREAMS)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buf_size(SEND_BUFFER)

@@ -43,6 +43,7 @@ impl Service<Request<Incoming>> for Echo {
             let full = |text: String| Full::new(Bytes::from(text)).boxed();
             Ok(match request.uri().path() {
                 "/watch" => Response::new(Never.boxed()),
+                "/panic" => panic!("a defect of the service"),
                 "/slow" => {
                     began.send(()).unwrap();
                     permits.acquire().await.unwrap().forget();
@@ -201,6 +202,16 @@ async fn a_certificate_of_another_authority_is_refused_and_others_are_served_on(
 }
 
 #[tokio::test]
+async fn a_defect_of_the_service_ends_one_request_only() {
+    let running = start(Limits::default()).await;
+    assert!(http1(&running, None).await.send_request(get("/panic")).await.is_err());
+    let mut sender = http2(&running, None).await;
+    assert!(sender.send_request(get("/panic")).await.is_err());
+    assert_eq!(text(sender.send_request(get("/")).await.unwrap()).await, "nobody", "the other streams go on");
+    assert_eq!(text(http1(&running, None).await.send_request(get("/")).await.unwrap()).await, "nobody");
+}
+
+#[tokio::test]
 async fn plain_http_gets_the_answer_of_a_go_server() {
     let running = start(Limits::default()).await;
     let mut stream = TcpStream::connect(running.address).await.unwrap();
@@ -329,4 +340,16 @@ async fn an_idle_server_stops_at_once() {
     let _silent = TcpStream::connect(running.address).await.unwrap();
     running.stop.take().unwrap().send(()).unwrap();
     tokio::time::timeout(Duration::from_secs(5), running.server).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn the_task_of_a_connection_is_small() {
+    let running = start(Limits::default()).await;
+    let stream = TcpStream::connect(running.address).await.unwrap();
+    let echo = Echo { began: mpsc::unbounded_channel().0, permits: Arc::clone(&running.permits) };
+    let tls = server_config(&running.pki).unwrap();
+    let (_drain, draining) = watch::channel(());
+    let task = connection::run(stream, running.address, tls, echo, Limits::default(), draining);
+    let size = size_of_val(&task);
+    assert!(size < 1024, "{size} bytes for every idle watcher");
 }
