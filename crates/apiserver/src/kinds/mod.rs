@@ -12,12 +12,20 @@ pub mod certificates;
 pub mod checks;
 pub mod claim;
 pub mod config_map;
+mod controller_revision;
+mod cron;
+mod cron_job;
 pub mod csi;
+mod daemon_set;
+mod deployment;
+mod disruption_budget;
 pub mod endpoints;
 pub mod event;
 pub mod fields;
 pub mod flow_control;
+pub mod hpa;
 pub mod ingress;
+mod job;
 pub mod lease;
 pub mod limit_range;
 pub mod namespace;
@@ -25,8 +33,12 @@ pub mod net;
 pub mod network_policy;
 pub mod node;
 pub mod options;
+pub mod pod;
+pub mod pod_template;
 pub mod quota;
 pub mod rbac;
+mod replica_set;
+mod replication_controller;
 pub mod resource_lists;
 pub mod scheduling;
 pub mod secret;
@@ -34,12 +46,15 @@ pub mod seen;
 pub mod service;
 pub mod service_alloc;
 mod service_validation;
+mod stateful_set;
 pub mod storage;
 #[cfg(test)]
 mod testing;
 pub mod token_request;
 pub mod volume;
 pub mod webhooks;
+#[cfg(test)]
+mod workload_scenarios;
 
 /// The rules of one kind. Every function may assume that the object passed `decode` (right JSON types, no nulls,
 /// no unknown fields) and must not panic when an optional or required field is absent.
@@ -100,10 +115,23 @@ pub fn rules(group: &str, version: &str, resource: &str) -> Rules {
 }
 
 /// Kinds that make pods, and pods.
-fn workloads(group: &str, _version: &str, resource: &str) -> Option<Rules> {
-    match (group, resource) {
-        _ => None,
-    }
+fn workloads(group: &str, version: &str, resource: &str) -> Option<Rules> {
+    Some(match (group, resource) {
+        ("", "pods") => pod::RULES,
+        ("", "podtemplates") => pod_template::RULES,
+        ("", "replicationcontrollers") => replication_controller::RULES,
+        ("apps", "deployments") => deployment::RULES,
+        ("apps", "replicasets") => replica_set::RULES,
+        ("apps", "statefulsets") => stateful_set::RULES,
+        ("apps", "daemonsets") => daemon_set::RULES,
+        ("apps", "controllerrevisions") => controller_revision::RULES,
+        ("batch", "jobs") => job::RULES,
+        ("batch", "cronjobs") => cron_job::RULES,
+        ("policy", "poddisruptionbudgets") => disruption_budget::RULES,
+        ("autoscaling", "horizontalpodautoscalers") if version == "v1" => hpa::RULES_V1,
+        ("autoscaling", "horizontalpodautoscalers") => hpa::RULES,
+        _ => return None,
+    })
 }
 
 /// All other kinds.

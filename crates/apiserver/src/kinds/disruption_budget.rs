@@ -1,0 +1,46 @@
+//! PodDisruptionBudget.
+
+use serde_json::json;
+use shoal_objects::selector::validate_label_selector;
+use shoal_objects::{Errors, Path, Value};
+
+use super::Rules;
+use super::access::field;
+use super::checks;
+
+/// The rules of PodDisruptionBudget.
+pub const RULES: Rules = Rules { validate, validate_status, ..Rules::NONE };
+
+fn validate(budget: &Value, errors: &mut Errors) {
+    let none = Value::Null;
+    let spec = field(budget, "spec").unwrap_or(&none);
+    let path = Path::new("spec");
+    let (minimum, maximum) = (field(spec, "minAvailable"), field(spec, "maxUnavailable"));
+    if minimum.is_some() && maximum.is_some() {
+        let value = json!({
+            "MinAvailable": minimum,
+            "Selector": field(spec, "selector"),
+            "MaxUnavailable": maximum,
+            "UnhealthyPodEvictionPolicy": field(spec, "unhealthyPodEvictionPolicy"),
+        });
+        errors.invalid(&path, &value, "minAvailable and maxUnavailable cannot be both set");
+    }
+    for (name, value) in [("minAvailable", minimum), ("maxUnavailable", maximum)] {
+        if let Some(value) = value {
+            checks::int_or_percent(value, &path.child(name), errors);
+            checks::not_more_than_100_percent(value, &path.child(name), errors);
+        }
+    }
+    if let Some(selector) = field(spec, "selector") {
+        validate_label_selector(selector, &path.child("selector"), errors);
+    }
+    let policies = ["AlwaysAllow", "IfHealthyBudget"];
+    checks::optional_one_of(spec, "unhealthyPodEvictionPolicy", &policies, &path, errors);
+}
+
+fn validate_status(new: &Value, _old: &Value, errors: &mut Errors) {
+    let Some(status) = field(new, "status") else { return };
+    for name in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
+        checks::not_negative(status, name, &Path::new("status"), errors);
+    }
+}

@@ -1,0 +1,200 @@
+//! Requests and limits: rounding, sums and validation.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use shoal_objects::quantity::Quantity;
+use shoal_objects::{Errors, Path, Value, names};
+
+use crate::kinds::access::{entries_at, field, list_at, str_at};
+use crate::kinds::checks;
+
+/// Amounts by resource name.
+pub type Amounts = BTreeMap<String, Quantity>;
+
+/// Nothing finer than a thousandth is kept in a resource list.
+pub fn round_up_to_milli(list: &mut Value) {
+    let Some(list) = list.as_object_mut() else { return };
+    for amount in list.values_mut() {
+        if let Ok(mut quantity) = Quantity::from_json(amount) {
+            let before = quantity.clone();
+            quantity.round_up(-3);
+            if quantity != before {
+                *amount = Value::String(quantity.to_string());
+            }
+        }
+    }
+}
+
+/// -1, 0 or 1; what does not parse counts as nothing.
+pub fn quantity_sign(v: &Value) -> i32 {
+    match Quantity::from_json(v) {
+        Ok(q) if q.is_negative() => -1,
+        Ok(q) if !q.is_zero() => 1,
+        _ => 0,
+    }
+}
+
+/// A resource list of `resources` (`requests` or `limits`) as amounts.
+pub fn amounts(resources: &Value, list: &str) -> Amounts {
+    entries_at(resources, list).filter_map(|(k, v)| Some((k.clone(), Quantity::from_json(v).ok()?))).collect()
+}
+
+/// What the containers of a pod ask for together: containers and sidecars add up, ordinary init containers run one
+/// at a time beside the sidecars started before them.
+pub fn container_requests(spec: &Value) -> Amounts {
+    let mut sum = Amounts::new();
+    let none = Value::Null;
+    for container in list_at(spec, "containers") {
+        add(&mut sum, &amounts(field(container, "resources").unwrap_or(&none), "requests"));
+    }
+    let mut sidecars = Amounts::new();
+    let mut peak = Amounts::new();
+    for container in list_at(spec, "initContainers") {
+        let mut requests = amounts(field(container, "resources").unwrap_or(&none), "requests");
+        if str_at(container, "restartPolicy") == "Always" {
+            add(&mut sum, &requests);
+            add(&mut sidecars, &requests);
+            requests = sidecars.clone();
+        } else {
+            add(&mut requests, &sidecars);
+        }
+        raise(&mut peak, requests);
+    }
+    raise(&mut sum, peak);
+    sum
+}
+
+fn add(sum: &mut Amounts, more: &Amounts) {
+    for (name, amount) in more {
+        sum.entry(name.clone()).or_insert(Quantity::ZERO).add(amount);
+    }
+}
+
+fn raise(to: &mut Amounts, at_least: Amounts) {
+    for (name, amount) in at_least {
+        let current = to.entry(name).or_insert(Quantity::ZERO);
+        if amount > *current {
+            *current = amount;
+        }
+    }
+}
+
+fn is_huge_page(name: &str) -> bool {
+    name.starts_with("hugepages-")
+}
+
+fn is_native(name: &str) -> bool {
+    !name.contains('/') || name.contains("kubernetes.io/")
+}
+
+fn overcommit_allowed(name: &str) -> bool {
+    is_native(name) && !is_huge_page(name)
+}
+
+fn is_extended(name: &str) -> bool {
+    !is_native(name)
+        && !name.starts_with("requests.")
+        && names::qualified_name(&format!("requests.{name}")).is_empty()
+}
+
+/// Checks the `resources` of a container.
+pub fn validate_container_resources(
+    resources: &Value,
+    claims: &[&str],
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
+    let limits_path = path.child("limits");
+    let requests_path = path.child("requests");
+    let limits = amounts(resources, "limits");
+    for (name, amount) in &limits {
+        validate_amount(name, amount, &limits_path.key(name), errors);
+    }
+    let requests = amounts(resources, "requests");
+    for (name, amount) in &requests {
+        validate_amount(name, amount, &requests_path.key(name), errors);
+        let overcommit = overcommit_allowed(name);
+        match limits.get(name) {
+            Some(limit) if !overcommit && amount != limit => {
+                let detail = format!("must be equal to {name} limit of {limit}");
+                errors.invalid_str(&requests_path, &amount.to_string(), &detail);
+            }
+            Some(limit) if amount > limit => {
+                let detail = format!("must be less than or equal to {name} limit of {limit}");
+                errors.invalid_str(&requests_path, &amount.to_string(), &detail);
+            }
+            None if !overcommit => {
+                errors.required(&limits_path, "Limit must be set for non overcommitable resources");
+            }
+            _ => {}
+        }
+    }
+    let mut all = limits.keys().chain(requests.keys());
+    let cpu_or_memory = all.clone().any(|name| name == "cpu" || name == "memory");
+    if !cpu_or_memory && all.any(|name| is_huge_page(name)) {
+        errors.forbidden(path, "HugePages require cpu or memory");
+    }
+    validate_claims(resources, claims, path, errors);
+}
+
+fn validate_amount(name: &str, amount: &Quantity, path: &Path<'_>, errors: &mut Errors) {
+    let malformed = names::qualified_name(name);
+    if !malformed.is_empty() {
+        checks::text(errors, path, name, malformed);
+    } else if !name.contains('/') {
+        if !matches!(name, "cpu" | "memory" | "ephemeral-storage") && !is_huge_page(name) {
+            errors.invalid_str(path, name, "must be a standard resource for containers");
+        }
+    } else if !is_native(name) && !is_extended(name) {
+        errors.invalid_str(path, name, "doesn't follow extended resource name standard");
+    }
+    if amount.is_negative() {
+        errors.invalid_str(path, &amount.to_string(), checks::NOT_NEGATIVE);
+    }
+    if is_extended(name) && amount.milli_value() % 1000 != 0 {
+        errors.invalid_str(path, &amount.to_string(), "must be an integer");
+    }
+}
+
+fn validate_claims(resources: &Value, known: &[&str], path: &Path<'_>, errors: &mut Errors) {
+    let path = path.child("claims");
+    let mut seen: Vec<(&str, &str)> = Vec::new();
+    for (i, claim) in list_at(resources, "claims").iter().enumerate() {
+        let path = path.index(i);
+        let key = (str_at(claim, "name"), str_at(claim, "request"));
+        if key.0.is_empty() {
+            errors.required(&path.child("name"), "");
+            continue;
+        }
+        if seen.contains(&key) {
+            errors.duplicate(&path, &json!(key.0));
+        } else {
+            seen.push(key);
+        }
+        if !known.contains(&key.0) {
+            errors.not_found(&path.child("name"), key.0);
+        }
+    }
+}
+
+/// Checks the `resources` of a whole pod.
+pub fn validate_pod_resources(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let Some(resources) = field(spec, "resources") else { return };
+    for list in ["limits", "requests"] {
+        let path = path.child(list);
+        for (name, _) in entries_at(resources, list) {
+            if !matches!(name.as_str(), "cpu" | "memory") && !is_huge_page(name) {
+                errors.not_supported(&path.key(name), name, &["cpu", "memory", "hugepages-"]);
+            }
+        }
+    }
+    validate_container_resources(resources, &[], path, errors);
+    let requests = amounts(resources, "requests");
+    for (name, sum) in container_requests(spec) {
+        if let Some(request) = requests.get(&name).filter(|request| **request < sum) {
+            let detail = format!("must be greater than or equal to aggregate container requests of {sum}");
+            errors.invalid_str(&path.child("requests").key(&name), &request.to_string(), &detail);
+        }
+    }
+}

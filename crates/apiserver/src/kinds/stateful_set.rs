@@ -1,0 +1,171 @@
+//! StatefulSet.
+
+use serde_json::json;
+use shoal_objects::meta::{validate_annotations, validate_labels};
+use shoal_objects::{Errors, Map, Path, Value};
+
+use super::Rules;
+use super::access::{
+    at, carry_over, child_mut, existing_mut, field, list_mut, set_default, set_default_str, str_at,
+};
+use super::checks;
+use super::pod::defaults::default_template_of;
+use super::pod::round_up_to_milli;
+use super::pod_template::{template, validate_labels_match, validate_restarts_always, validate_selector};
+
+const FORBIDDEN: &str = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', \
+'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
+
+const MUTABLE: [&str; 7] = [
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+];
+
+/// The rules of StatefulSet.
+pub const RULES: Rules = Rules { default, validate, validate_update, validate_status, ..Rules::NONE };
+
+fn default(set: &mut Value) {
+    let Some(spec) = child_mut(set, "spec") else { return };
+    default_template_of(spec);
+    set_default_str(spec, "podManagementPolicy", "OrderedReady");
+    if let Some(strategy) = child_mut(spec, "updateStrategy") {
+        if str_at(strategy, "type").is_empty() {
+            set_default_str(strategy, "type", "RollingUpdate");
+            child_mut(strategy, "rollingUpdate");
+        }
+        if str_at(strategy, "type") == "RollingUpdate"
+            && let Some(rolling) = existing_mut(strategy, "rollingUpdate")
+        {
+            set_default(rolling, "partition", 0);
+        }
+    }
+    if let Some(policy) = child_mut(spec, "persistentVolumeClaimRetentionPolicy") {
+        set_default_str(policy, "whenDeleted", "Retain");
+        set_default_str(policy, "whenScaled", "Retain");
+    }
+    set_default(spec, "replicas", 1);
+    set_default(spec, "revisionHistoryLimit", 10);
+    for claim in list_mut(spec, "volumeClaimTemplates") {
+        default_claim_template(claim);
+    }
+}
+
+/// A claim template is a whole PersistentVolumeClaim.
+fn default_claim_template(claim: &mut Value) {
+    set_default_str(claim, "apiVersion", "v1");
+    set_default_str(claim, "kind", "PersistentVolumeClaim");
+    child_mut(claim, "metadata");
+    if let Some(spec) = child_mut(claim, "spec") {
+        set_default(spec, "volumeMode", "Filesystem");
+        if let Some(resources) = child_mut(spec, "resources") {
+            for list in ["limits", "requests"] {
+                if let Some(list) = existing_mut(resources, list) {
+                    round_up_to_milli(list);
+                }
+            }
+        }
+    }
+    if let Some(status) = child_mut(claim, "status") {
+        set_default_str(status, "phase", "Pending");
+    }
+}
+
+fn validate(set: &Value, errors: &mut Errors) {
+    let empty = Value::Object(Map::new());
+    let spec = field(set, "spec").unwrap_or(&empty);
+    let path = Path::new("spec");
+    match str_at(spec, "podManagementPolicy") {
+        "" => errors.required(&path.child("podManagementPolicy"), ""),
+        "OrderedReady" | "Parallel" => {}
+        other => {
+            let detail = "must be 'OrderedReady' or 'Parallel'";
+            errors.invalid_str(&path.child("podManagementPolicy"), other, detail);
+        }
+    }
+    validate_strategy(spec, &path.child("updateStrategy"), errors);
+    if let Some(policy) = field(spec, "persistentVolumeClaimRetentionPolicy") {
+        let path = path.child("persistentVolumeClaimRetentionPolicy");
+        for when in ["whenDeleted", "whenScaled"] {
+            checks::supported_text(str_at(policy, when), &["Retain", "Delete"], &path.child(when), errors);
+        }
+    }
+    checks::not_negative(spec, "replicas", &path, errors);
+    checks::not_negative(spec, "minReadySeconds", &path, errors);
+    if let Some(ordinals) = field(spec, "ordinals") {
+        checks::not_negative(ordinals, "start", &path.child("ordinals"), errors);
+    }
+    validate_selector(spec, "empty selector is invalid for statefulset", &path, errors);
+    validate_labels_match(spec, &path, errors);
+    validate_template(spec, &path.child("template"), errors);
+}
+
+/// The pod spec itself is not checked: its mounts may name claim templates, and the pods are checked when made.
+fn validate_template(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let template = template(spec);
+    if let Some(labels) = at(template, &["metadata", "labels"]).and_then(Value::as_object) {
+        validate_labels(labels, &path.child("labels"), errors);
+    }
+    if let Some(annotations) = at(template, &["metadata", "annotations"]).and_then(Value::as_object) {
+        validate_annotations(annotations, &path.child("annotations"), errors);
+    }
+    validate_restarts_always(template, "StatefulSet", path, errors);
+}
+
+fn validate_strategy(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let none = Value::Null;
+    let strategy = field(spec, "updateStrategy").unwrap_or(&none);
+    let rolling_path = path.child("rollingUpdate");
+    match (str_at(strategy, "type"), field(strategy, "rollingUpdate")) {
+        ("", _) => errors.required(path, ""),
+        ("OnDelete", Some(rolling)) => {
+            errors.invalid(&rolling_path, rolling, "only allowed for updateStrategy 'RollingUpdate'");
+        }
+        ("OnDelete", None) | ("RollingUpdate", None) => {}
+        ("RollingUpdate", Some(rolling)) => {
+            checks::not_negative(rolling, "partition", &rolling_path, errors);
+            if let Some(unavailable) = field(rolling, "maxUnavailable") {
+                let path = rolling_path.child("maxUnavailable");
+                checks::int_or_percent(unavailable, &path, errors);
+                if checks::int_or_percent_number(unavailable) == 0 {
+                    errors.invalid(&path, unavailable, "cannot be 0");
+                }
+                checks::not_more_than_100_percent(unavailable, &path, errors);
+            }
+        }
+        (other, rolling) => {
+            let value = json!({"Type": other, "RollingUpdate": rolling});
+            errors.invalid(path, &value, "must be 'RollingUpdate' or 'OnDelete'");
+        }
+    }
+}
+
+fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
+    let empty = Value::Object(Map::new());
+    let old = field(old, "spec").unwrap_or(&empty);
+    let mut munged = field(new, "spec").cloned().unwrap_or_else(|| empty.clone());
+    for name in MUTABLE {
+        carry_over(&mut munged, old, name);
+    }
+    if &munged != old {
+        errors.forbidden(&Path::new("spec"), FORBIDDEN);
+    }
+}
+
+fn validate_status(new: &Value, old: &Value, errors: &mut Errors) {
+    let counters = [
+        "replicas",
+        "readyReplicas",
+        "currentReplicas",
+        "updatedReplicas",
+        "availableReplicas",
+        "observedGeneration",
+        "collisionCount",
+    ];
+    let bounded = ["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"];
+    super::replica_set::validate_counters(new, old, &counters, &bounded, errors);
+}
