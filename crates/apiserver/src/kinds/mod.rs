@@ -5,19 +5,44 @@ use shoal_objects::{Errors, Value};
 
 pub mod access;
 pub mod checks;
+pub mod claim;
+pub mod config_map;
 mod controller_revision;
 mod cron;
 mod cron_job;
+pub mod csi;
 mod daemon_set;
 mod deployment;
 mod disruption_budget;
+pub mod endpoints;
+pub mod event;
+pub mod fields;
 pub mod hpa;
 mod job;
+pub mod lease;
+pub mod limit_range;
+pub mod namespace;
+pub mod net;
+pub mod node;
+pub mod options;
 pub mod pod;
 pub mod pod_template;
+pub mod quota;
+pub mod rbac;
 mod replica_set;
 mod replication_controller;
+pub mod resource_lists;
+pub mod scheduling;
+pub mod secret;
+pub mod service;
+pub mod service_alloc;
+mod service_validation;
 mod stateful_set;
+pub mod storage;
+#[cfg(test)]
+mod testing;
+pub mod token_request;
+pub mod volume;
 #[cfg(test)]
 mod workload_scenarios;
 
@@ -101,7 +126,39 @@ fn workloads(group: &str, version: &str, resource: &str) -> Option<Rules> {
 
 /// All other kinds.
 fn platform(group: &str, _version: &str, resource: &str) -> Option<Rules> {
-    match (group, resource) {
-        _ => None,
-    }
+    let rules = match (group, resource) {
+        ("", "configmaps") => config_map::RULES,
+        ("", "endpoints") => endpoints::RULES,
+        ("", "events") => event::CORE_RULES,
+        ("", "limitranges") => limit_range::RULES,
+        ("", "namespaces") => namespace::RULES,
+        ("", "nodes") => node::RULES,
+        ("", "persistentvolumeclaims") => claim::RULES,
+        ("", "persistentvolumes") => volume::RULES,
+        ("", "resourcequotas") => quota::RULES,
+        ("", "secrets") => secret::RULES,
+        ("", "services") => service::RULES,
+        ("coordination.k8s.io", "leases") => lease::RULES,
+        ("discovery.k8s.io", "endpointslices") => endpoints::SLICE_RULES,
+        ("events.k8s.io", "events") => event::EVENTS_RULES,
+        ("node.k8s.io", "runtimeclasses") => scheduling::RUNTIME_RULES,
+        ("rbac.authorization.k8s.io", "clusterrolebindings") => rbac::CLUSTER_ROLE_BINDING_RULES,
+        ("rbac.authorization.k8s.io", "clusterroles") => rbac::CLUSTER_ROLE_RULES,
+        ("rbac.authorization.k8s.io", "rolebindings") => rbac::ROLE_BINDING_RULES,
+        ("rbac.authorization.k8s.io", "roles") => rbac::ROLE_RULES,
+        ("scheduling.k8s.io", "priorityclasses") => scheduling::PRIORITY_RULES,
+        ("storage.k8s.io", "csidrivers") => csi::DRIVER_RULES,
+        ("storage.k8s.io", "csinodes") => csi::NODE_RULES,
+        ("storage.k8s.io", "csistoragecapacities") => csi::CAPACITY_RULES,
+        ("storage.k8s.io", "storageclasses") => storage::CLASS_RULES,
+        ("storage.k8s.io", "volumeattachments") => storage::ATTACHMENT_RULES,
+        ("storage.k8s.io", "volumeattributesclasses") => storage::ATTRIBUTES_CLASS_RULES,
+        _ => return None,
+    };
+    Some(rules)
+}
+
+/// Whether an object of this resource may be created with a status although it has a status subresource.
+pub fn keeps_status_on_create(group: &str, resource: &str) -> bool {
+    matches!((group, resource), ("", "nodes"))
 }
