@@ -8,10 +8,9 @@ use super::Rules;
 use super::access::{
     at, carry_over, child_mut, existing_mut, field, list_mut, set_default, set_default_str, str_at,
 };
-use super::checks;
 use super::pod::defaults::default_template_of;
-use super::pod::round_up_to_milli;
 use super::pod_template::{template, validate_labels_match, validate_restarts_always, validate_selector};
+use super::{checks, claim};
 
 const FORBIDDEN: &str = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', \
 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
@@ -56,21 +55,14 @@ fn default(set: &mut Value) {
 }
 
 /// A claim template is a whole PersistentVolumeClaim.
-fn default_claim_template(claim: &mut Value) {
-    set_default_str(claim, "apiVersion", "v1");
-    set_default_str(claim, "kind", "PersistentVolumeClaim");
-    child_mut(claim, "metadata");
-    if let Some(spec) = child_mut(claim, "spec") {
-        set_default(spec, "volumeMode", "Filesystem");
-        if let Some(resources) = child_mut(spec, "resources") {
-            for list in ["limits", "requests"] {
-                if let Some(list) = existing_mut(resources, list) {
-                    round_up_to_milli(list);
-                }
-            }
-        }
+fn default_claim_template(template: &mut Value) {
+    set_default_str(template, "apiVersion", "v1");
+    set_default_str(template, "kind", "PersistentVolumeClaim");
+    child_mut(template, "metadata");
+    if let Some(spec) = child_mut(template, "spec") {
+        claim::default_spec(spec);
     }
-    if let Some(status) = child_mut(claim, "status") {
+    if let Some(status) = child_mut(template, "status") {
         set_default_str(status, "phase", "Pending");
     }
 }

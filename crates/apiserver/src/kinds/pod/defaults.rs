@@ -3,12 +3,12 @@
 use serde_json::json;
 use shoal_objects::{Map, Value};
 
-use super::resources::round_up_to_milli;
 use super::volumes::default_volume;
 use crate::kinds::access::{
     bool_at, child_mut, existing_mut, field, int_at, list_at, list_mut, set, set_default, set_default_str,
     str_at,
 };
+use crate::kinds::resource_lists::round_up;
 
 /// The lists of a pod spec that hold containers.
 pub const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
@@ -53,9 +53,7 @@ pub fn default_pod_spec(spec: &mut Value) {
     set_default(spec, "terminationGracePeriodSeconds", 30);
     set_default_str(spec, "schedulerName", "default-scheduler");
     default_service_account(spec);
-    if let Some(overhead) = existing_mut(spec, "overhead") {
-        round_up_to_milli(overhead);
-    }
+    round_up(spec, "overhead");
     if let Some(resources) = existing_mut(spec, "resources") {
         round_requirements(resources);
     }
@@ -169,11 +167,8 @@ fn default_http_get(get: &mut Value) {
 }
 
 fn round_requirements(resources: &mut Value) {
-    for list in ["limits", "requests"] {
-        if let Some(list) = existing_mut(resources, list) {
-            round_up_to_milli(list);
-        }
-    }
+    round_up(resources, "limits");
+    round_up(resources, "requests");
 }
 
 /// A limit without a request is also the request.
