@@ -4,8 +4,8 @@
 //! would, and [`complete`] adds what Go writes although nobody gave it. `protobuf` produces the same JSON.
 
 mod complete;
-mod conform;
-mod scalars;
+pub(crate) mod conform;
+pub(crate) mod scalars;
 mod syntax;
 mod text;
 

@@ -92,7 +92,9 @@ impl Journal {
             writer.refused.get_or_insert_with(|| CLOSED.into());
         }
         self.shared.queued.notify_one();
-        if let Some(thread) = self.thread.lock().take() {
+        // Waking a task of a runtime that shuts down may drop the last store right here, in the journal's thread.
+        let own = |thread: &JoinHandle<()>| thread.thread().id() == std::thread::current().id();
+        if let Some(thread) = self.thread.lock().take().filter(|thread| !own(thread)) {
             let _ = thread.join();
         }
     }

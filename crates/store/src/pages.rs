@@ -9,13 +9,27 @@ use crate::object::Object;
 /// Large enough that 100,000 objects are some 1,000 pages, small enough to copy in a few microseconds.
 const PAGE: usize = 128;
 
-type Page = Vec<Arc<Object>>;
-
 /// The objects of one table in the order of their keys' bytes. No page is empty.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pages {
-    pages: Vec<Arc<Page>>,
+    pages: Vec<Page>,
     len: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Page {
+    /// No key here is below it, all keys of the pages before are; for the first page it does not count.
+    low: Arc<str>,
+    entries: Arc<Entries>,
+}
+
+type Entries = Vec<Entry>;
+
+/// The key stands beside its object because a search follows one pointer less that way.
+#[derive(Clone, Debug)]
+struct Entry {
+    key: Arc<str>,
+    object: Arc<Object>,
 }
 
 /// Where an object is, or where it would be inserted.
@@ -27,7 +41,7 @@ struct Position {
 
 /// A consistent copy of a part of a table.
 pub(crate) struct Slice {
-    pages: Vec<Arc<Page>>,
+    pages: Vec<Arc<Entries>>,
     skip: usize,
     take: usize,
     /// Objects of the range after the ones taken.
@@ -37,7 +51,8 @@ pub(crate) struct Slice {
 impl Slice {
     /// The objects taken.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Object>> {
-        self.pages.iter().flat_map(|page| page.iter()).skip(self.skip).take(self.take)
+        let entries = self.pages.iter().flat_map(|page| page.iter());
+        entries.skip(self.skip).take(self.take).map(|entry| &entry.object)
     }
 
     /// The objects taken, as an exactly sized vector.
@@ -48,14 +63,21 @@ impl Slice {
     }
 }
 
+impl Page {
+    /// From entries that are not empty.
+    fn new(entries: Entries) -> Option<Page> {
+        Some(Page { low: entries.first()?.key.clone(), entries: Arc::new(entries) })
+    }
+}
+
 impl Pages {
     /// From objects sorted by key without duplicates.
     pub(crate) fn from_sorted(objects: Vec<Arc<Object>>) -> Pages {
         let len = objects.len();
         let mut pages = Vec::with_capacity(len.div_ceil(PAGE));
-        let mut objects = objects.into_iter();
-        while objects.len() > 0 {
-            pages.push(Arc::new(objects.by_ref().take(PAGE).collect::<Page>()));
+        let mut entries = objects.into_iter().map(|object| Entry { key: object.key.clone(), object });
+        while let Some(page) = Page::new(entries.by_ref().take(PAGE).collect()) {
+            pages.push(page);
         }
         Pages { pages, len }
     }
@@ -67,57 +89,58 @@ impl Pages {
 
     /// Bytes of all objects. Visits each of them.
     pub(crate) fn bytes(&self) -> u64 {
-        self.pages.iter().flat_map(|page| page.iter()).map(|object| object.size() as u64).sum()
+        let entries = self.pages.iter().flat_map(|page| page.entries.iter());
+        entries.map(|entry| entry.object.size() as u64).sum()
     }
 
     /// The object of a key.
     pub(crate) fn get(&self, key: &str) -> Option<&Arc<Object>> {
         let at = self.lower(key, false);
-        self.pages.get(at.page)?.get(at.slot).filter(|object| &*object.key == key)
+        let entry = self.pages.get(at.page)?.entries.get(at.slot)?;
+        (*entry.key == *key).then_some(&entry.object)
     }
 
     /// Stores an object; returns the one it replaces.
     pub(crate) fn insert(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
-        let mut at = self.lower(&object.key, false);
-        if at.page == self.pages.len() {
-            match self.pages.last() {
-                // Growing at the end (the usual order of a bulk load) fills pages instead of halving them.
-                Some(last) if last.len() < PAGE => at = Position { page: at.page - 1, slot: last.len() },
-                _ => {
-                    let mut page = Vec::with_capacity(PAGE);
-                    page.push(object);
-                    self.pages.push(Arc::new(page));
-                    self.len += 1;
-                    return None;
-                }
-            }
+        let at = self.lower(&object.key, false);
+        let last = at.page + 1 >= self.pages.len();
+        let entry = Entry { key: object.key.clone(), object };
+        let Some(page) = self.pages.get_mut(at.page) else {
+            self.pages.extend(Page::new(vec![entry]));
+            self.len += 1;
+            return None;
+        };
+        let entries = Arc::make_mut(&mut page.entries);
+        if let Some(present) = entries.get_mut(at.slot).filter(|present| present.key == entry.key) {
+            return Some(std::mem::replace(&mut present.object, entry.object));
         }
-        let page = Arc::make_mut(&mut self.pages[at.page]);
-        if let Some(present) = page.get_mut(at.slot).filter(|present| present.key == object.key) {
-            return Some(std::mem::replace(present, object));
-        }
-        page.insert(at.slot, object);
         self.len += 1;
-        if page.len() > PAGE {
-            let upper = page.split_off(PAGE / 2);
-            self.pages.insert(at.page + 1, Arc::new(upper));
+        if entries.len() < PAGE {
+            entries.insert(at.slot, entry);
+        } else if last && at.slot == PAGE {
+            // Growing at the end (the usual order of a bulk load) fills pages instead of halving them.
+            self.pages.extend(Page::new(vec![entry]));
+        } else {
+            entries.insert(at.slot, entry);
+            let upper = Page::new(entries.split_off(PAGE / 2));
+            self.pages.splice(at.page + 1..at.page + 1, upper);
         }
         None
     }
 
     /// Removes a key; returns its object.
     pub(crate) fn remove(&mut self, key: &str) -> Option<Arc<Object>> {
+        self.get(key)?;
         let at = self.lower(key, false);
-        self.pages.get(at.page)?.get(at.slot).filter(|object| &*object.key == key)?;
-        let page = Arc::make_mut(&mut self.pages[at.page]);
-        let removed = page.remove(at.slot);
+        let entries = Arc::make_mut(&mut self.pages[at.page].entries);
+        let removed = entries.remove(at.slot);
         self.len -= 1;
-        if page.is_empty() {
+        if entries.is_empty() {
             self.pages.remove(at.page);
-        } else if page.len() < PAGE / 4 {
+        } else if entries.len() < PAGE / 4 {
             self.merge(at.page);
         }
-        Some(removed)
+        Some(removed.object)
     }
 
     /// Joins a small page with a neighbour when both together are at most half a page, lest deletions leave crumbs.
@@ -126,9 +149,9 @@ impl Pages {
             let (Some(a), Some(b)) = (self.pages.get(left), self.pages.get(left.wrapping_add(1))) else {
                 continue;
             };
-            if a.len() + b.len() <= PAGE / 2 {
+            if a.entries.len() + b.entries.len() <= PAGE / 2 {
                 let right = self.pages.remove(left + 1);
-                Arc::make_mut(&mut self.pages[left]).extend(right.iter().cloned());
+                Arc::make_mut(&mut self.pages[left].entries).extend(right.entries.iter().cloned());
                 return;
             }
         }
@@ -154,17 +177,18 @@ impl Pages {
             if covered >= start.slot + take || take == 0 {
                 break;
             }
-            covered += page.len();
-            pages.push(page.clone());
+            covered += page.entries.len();
+            pages.push(page.entries.clone());
         }
         Slice { pages, skip: start.slot, take, remaining: total - take }
     }
 
-    /// The first position whose key is not below `key`; with `after`, the first one above it.
+    /// The first position whose key is not below `key`; with `after`, the first one above it. It may be the end of
+    /// the page the key belongs to.
     fn lower(&self, key: &str, after: bool) -> Position {
-        let before = |object: &Arc<Object>| if after { &*object.key <= key } else { &*object.key < key };
-        let page = self.pages.partition_point(|page| page.last().is_some_and(before));
-        let slot = self.pages.get(page).map_or(0, |page| page.partition_point(before));
+        let page = self.pages.partition_point(|page| *page.low <= *key).saturating_sub(1);
+        let before = |entry: &Entry| if after { *entry.key <= *key } else { *entry.key < *key };
+        let slot = self.pages.get(page).map_or(0, |page| page.entries.partition_point(before));
         Position { page, slot }
     }
 
@@ -173,7 +197,7 @@ impl Pages {
         if end.page < start.page {
             return 0;
         }
-        let between: usize = self.pages[start.page..end.page].iter().map(|page| page.len()).sum();
+        let between: usize = self.pages[start.page..end.page].iter().map(|page| page.entries.len()).sum();
         (between + end.slot).saturating_sub(start.slot)
     }
 }

@@ -117,11 +117,9 @@ impl Shared {
             table.wake();
         }
         let revision = self.revision();
-        let mut awaited = self.awaited.lock();
-        if !awaited.is_empty() {
-            for (_, reached) in awaited.extract_if(.., |(at, _)| *at <= revision) {
-                let _ = reached.send(());
-            }
+        let reached: Vec<_> = self.awaited.lock().extract_if(.., |(at, _)| *at <= revision).collect();
+        for (_, sender) in reached {
+            let _ = sender.send(());
         }
     }
 

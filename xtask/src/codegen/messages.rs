@@ -90,3 +90,33 @@ fn message_key(rust_type: &str, package: &str) -> String {
     }
     key(&format!("{}.{}", module.join("."), path.replace("::", ".")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_tags_and_messages_are_read_from_generated_structs() {
+        let text = r#"
+            /// A comment with #[prost( in it.
+            #[derive(Clone)]
+            pub struct Volume {
+                #[prost(string, optional, tag = "1")]
+                pub r#type: ::core::option::Option<::prost::alloc::string::String>,
+                #[prost(btree_map = "string, message", tag = "20")]
+                pub limits: ::prost::alloc::collections::BTreeMap<
+                    ::prost::alloc::string::String,
+                    super::super::super::apimachinery::pkg::api::resource::Quantity,
+                >,
+            }
+            pub struct Nothing {}
+        "#;
+        let mut messages = Messages::new();
+        read_structs(text, "io.k8s.api.core.v1", &mut messages).expect("structs");
+        let fields = &messages["io.k8s.api.core.v1.volume"].fields;
+        assert_eq!((fields[0].name.as_str(), fields[0].tag, &fields[0].message), ("type", 1, &None));
+        assert_eq!((fields[1].name.as_str(), fields[1].tag), ("limits", 20));
+        assert_eq!(fields[1].message.as_deref(), Some("io.k8s.apimachinery.pkg.api.resource.quantity"));
+        assert!(messages["io.k8s.api.core.v1.nothing"].fields.is_empty());
+    }
+}

@@ -57,7 +57,23 @@ const SCALARS: &[(&str, &str)] = &[
     ("io.k8s.apimachinery.pkg.util.intstr.IntOrString", "intorstring"),
 ];
 
-/// Types whose `apiVersion` or `kind` is data, not the type of the object itself, although they have no other mark.
+/// Types of 1.36 that the crate does not have yet, and the messages of an earlier version they were promoted from
+/// with their tags unchanged.
+const PROMOTED: &[(&str, &str)] = &[
+    ("io.k8s.api.admissionregistration.v1.", "io.k8s.api.admissionregistration.v1beta1."),
+    ("io.k8s.api.resource.v1beta2.DeviceTaint", "io.k8s.api.resource.v1alpha3.DeviceTaint"),
+];
+
+fn message_of<'a>(type_name: &str, messages: &'a Messages) -> Option<&'a Message> {
+    messages.get(&key(type_name)).or_else(|| {
+        PROMOTED.iter().find_map(|(new, old)| {
+            let rest = type_name.strip_prefix(new)?;
+            messages.get(&key(&format!("{old}{rest}")))
+        })
+    })
+}
+
+/// A kind of its own: its `apiVersion` and `kind` stand in the envelope, not in the message.
 fn is_top_level(definition: &Value) -> bool {
     definition.get("x-kubernetes-group-version-kind").is_some()
 }
@@ -103,7 +119,7 @@ fn fields(
     let empty = Map::new();
     let properties = definition["properties"].as_object().unwrap_or(&empty);
     let required: Vec<&str> = strings(&definition["required"]);
-    let message = messages.get(&key(type_name));
+    let message = message_of(type_name, messages);
     if message.is_none() {
         remarks.push(format!("{type_name}: no protobuf message"));
     }

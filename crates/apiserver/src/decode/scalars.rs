@@ -40,7 +40,8 @@ fn is_canonical(text: &[u8], micro: bool) -> bool {
 const SECONDS_LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
 const MICRO_LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
 
-fn parse_time(text: &str, micro: bool) -> Result<Timestamp, String> {
+/// Reads a time as Go does, with its complaints.
+pub fn parse_time(text: &str, micro: bool) -> Result<Timestamp, String> {
     let layout = if micro { MICRO_LAYOUT } else { SECONDS_LAYOUT };
     let complain = |what: String| format!("parsing time {text:?} as {layout:?}: {what}");
     let out_of_range = |what: &str| format!("parsing time {text:?}: {what} out of range");

@@ -10,8 +10,7 @@ use super::pod::defaults::default_template_of;
 use super::pod_template::{validate_labels_match, validate_long_running, validate_selector};
 
 /// The rules of Deployment.
-pub const RULES: Rules =
-    Rules { default, validate, validate_update, validate_status, ..Rules::NONE };
+pub const RULES: Rules = Rules { default, validate, validate_update, validate_status, ..Rules::NONE };
 
 fn default(deployment: &mut Value) {
     let Some(spec) = child_mut(deployment, "spec") else { return };

@@ -5,25 +5,47 @@ use shoal_objects::{Errors, Value};
 
 pub mod access;
 pub mod checks;
+pub mod claim;
 pub mod config_map;
+mod controller_revision;
+mod cron;
+mod cron_job;
+pub mod csi;
+mod daemon_set;
+mod deployment;
+mod disruption_budget;
+pub mod endpoints;
 pub mod event;
 pub mod fields;
+pub mod hpa;
+mod job;
 pub mod lease;
 pub mod limit_range;
 pub mod namespace;
 pub mod net;
 pub mod node;
 pub mod options;
+pub mod pod;
+pub mod pod_template;
 pub mod quota;
 pub mod rbac;
+mod replica_set;
+mod replication_controller;
 pub mod resource_lists;
+pub mod scheduling;
 pub mod secret;
-pub mod selectors;
+pub mod seen;
 pub mod service;
 pub mod service_alloc;
 mod service_validation;
+mod stateful_set;
+pub mod storage;
 #[cfg(test)]
 mod testing;
+pub mod token_request;
+pub mod volume;
+#[cfg(test)]
+mod workload_scenarios;
 
 /// The rules of one kind. Every function may assume that the object passed `decode` (right JSON types, no nulls,
 /// no unknown fields) and must not panic when an optional or required field is absent.
@@ -84,29 +106,54 @@ pub fn rules(group: &str, version: &str, resource: &str) -> Rules {
 }
 
 /// Kinds that make pods, and pods.
-fn workloads(group: &str, _version: &str, resource: &str) -> Option<Rules> {
-    match (group, resource) {
-        _ => None,
-    }
+fn workloads(group: &str, version: &str, resource: &str) -> Option<Rules> {
+    Some(match (group, resource) {
+        ("", "pods") => pod::RULES,
+        ("", "podtemplates") => pod_template::RULES,
+        ("", "replicationcontrollers") => replication_controller::RULES,
+        ("apps", "deployments") => deployment::RULES,
+        ("apps", "replicasets") => replica_set::RULES,
+        ("apps", "statefulsets") => stateful_set::RULES,
+        ("apps", "daemonsets") => daemon_set::RULES,
+        ("apps", "controllerrevisions") => controller_revision::RULES,
+        ("batch", "jobs") => job::RULES,
+        ("batch", "cronjobs") => cron_job::RULES,
+        ("policy", "poddisruptionbudgets") => disruption_budget::RULES,
+        ("autoscaling", "horizontalpodautoscalers") if version == "v1" => hpa::RULES_V1,
+        ("autoscaling", "horizontalpodautoscalers") => hpa::RULES,
+        _ => return None,
+    })
 }
 
 /// All other kinds.
 fn platform(group: &str, _version: &str, resource: &str) -> Option<Rules> {
     let rules = match (group, resource) {
         ("", "configmaps") => config_map::RULES,
+        ("", "endpoints") => endpoints::RULES,
         ("", "events") => event::CORE_RULES,
         ("", "limitranges") => limit_range::RULES,
         ("", "namespaces") => namespace::RULES,
         ("", "nodes") => node::RULES,
+        ("", "persistentvolumeclaims") => claim::RULES,
+        ("", "persistentvolumes") => volume::RULES,
         ("", "resourcequotas") => quota::RULES,
         ("", "secrets") => secret::RULES,
         ("", "services") => service::RULES,
         ("coordination.k8s.io", "leases") => lease::RULES,
+        ("discovery.k8s.io", "endpointslices") => endpoints::SLICE_RULES,
         ("events.k8s.io", "events") => event::EVENTS_RULES,
+        ("node.k8s.io", "runtimeclasses") => scheduling::RUNTIME_RULES,
         ("rbac.authorization.k8s.io", "clusterrolebindings") => rbac::CLUSTER_ROLE_BINDING_RULES,
         ("rbac.authorization.k8s.io", "clusterroles") => rbac::CLUSTER_ROLE_RULES,
         ("rbac.authorization.k8s.io", "rolebindings") => rbac::ROLE_BINDING_RULES,
         ("rbac.authorization.k8s.io", "roles") => rbac::ROLE_RULES,
+        ("scheduling.k8s.io", "priorityclasses") => scheduling::PRIORITY_RULES,
+        ("storage.k8s.io", "csidrivers") => csi::DRIVER_RULES,
+        ("storage.k8s.io", "csinodes") => csi::NODE_RULES,
+        ("storage.k8s.io", "csistoragecapacities") => csi::CAPACITY_RULES,
+        ("storage.k8s.io", "storageclasses") => storage::CLASS_RULES,
+        ("storage.k8s.io", "volumeattachments") => storage::ATTACHMENT_RULES,
+        ("storage.k8s.io", "volumeattributesclasses") => storage::ATTRIBUTES_CLASS_RULES,
         _ => return None,
     };
     Some(rules)

@@ -1,28 +1,24 @@
 //! Role, ClusterRole, RoleBinding, ClusterRoleBinding.
 
 use serde_json::json;
+use shoal_objects::selector::validate_label_selector;
 use shoal_objects::{Errors, Path, Value, names};
 
-use super::access::{child_mut, field, is_set, list_at, list_mut, set_default, set_default_str, str_at};
-use super::{NameRule, Rules, checks, selectors};
+use super::access::{child_mut, field, is_set, list_at, list_mut, set_default_str, str_at};
+use super::{NameRule, Rules, checks};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// The rules of Role.
 pub const ROLE_RULES: Rules = Rules {
-    default: default_role,
     validate: |role, errors| validate_rules(role, true, errors),
     name: NameRule::PathSegment,
     ..Rules::NONE
 };
 
 /// The rules of ClusterRole.
-pub const CLUSTER_ROLE_RULES: Rules = Rules {
-    default: default_role,
-    validate: validate_cluster_role,
-    name: NameRule::PathSegment,
-    ..Rules::NONE
-};
+pub const CLUSTER_ROLE_RULES: Rules =
+    Rules { validate: validate_cluster_role, name: NameRule::PathSegment, ..Rules::NONE };
 
 /// The rules of RoleBinding.
 pub const ROLE_BINDING_RULES: Rules = Rules {
@@ -41,11 +37,6 @@ pub const CLUSTER_ROLE_BINDING_RULES: Rules = Rules {
     name: NameRule::PathSegment,
     ..Rules::NONE
 };
-
-/// `rules` and `verbs` are written even when empty, as null.
-fn default_role(role: &mut Value) {
-    set_default(role, "rules", Value::Null);
-}
 
 fn default_binding(binding: &mut Value) {
     if let Some(role) = child_mut(binding, "roleRef") {
@@ -97,7 +88,7 @@ fn validate_cluster_role(role: &Value, errors: &mut Errors) {
             .required(&selectors, "at least one clusterRoleSelector required if aggregationRule is non-nil");
     }
     for (i, selector) in list_at(aggregation, "clusterRoleSelectors").iter().enumerate() {
-        selectors::label_selector(errors, &selectors.index(i), selector);
+        validate_label_selector(selector, &selectors.index(i), errors);
     }
 }
 

@@ -10,8 +10,7 @@ use super::pod::defaults::default_template_of;
 use super::pod_template::{validate_labels_match, validate_long_running, validate_selector};
 
 /// The rules of ReplicaSet.
-pub const RULES: Rules =
-    Rules { default, validate, validate_update, validate_status, ..Rules::NONE };
+pub const RULES: Rules = Rules { default, validate, validate_update, validate_status, ..Rules::NONE };
 
 /// The counters of a ReplicaSet's or ReplicationController's status.
 const COUNTERS: [&str; 5] =

@@ -4,7 +4,7 @@
 //! written service no longer has, [`Allocator::undo`] of what a failed write took. The server calls `allocate`
 //! after `prepare_*` and before `validate`, because validation asks for some of what is allocated.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 
@@ -12,7 +12,7 @@ use serde_json::json;
 use shoal_objects::invalid::Reason;
 use shoal_objects::{Entropy, Errors, Path, Value};
 
-use super::access::{field, int_at, is_set, list_at, list_mut, set, set_default, str_at};
+use super::access::{existing_mut, field, int_at, is_set, list_at, list_mut, set, set_default, str_at};
 use super::service::{is_headless, needs_cluster_ip, needs_health_check_port, needs_node_port};
 use super::service_validation::validate_cluster_ips;
 
@@ -36,8 +36,8 @@ pub struct Reserved {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Held {
-    ips: Vec<u32>,
-    ports: Vec<u16>,
+    ips: BTreeSet<u32>,
+    ports: BTreeSet<u16>,
 }
 
 impl Default for Allocator {
@@ -91,7 +91,7 @@ impl Allocator {
         let before = old.map(|old| self.held(old)).unwrap_or_default();
         let mut taken = Held::default();
         let mut errors = Errors::new();
-        if let Some(spec) = super::access::existing_mut(new, "spec") {
+        if let Some(spec) = existing_mut(new, "spec") {
             self.fill(spec, &before, &mut taken, entropy, &mut errors);
         }
         if !errors.is_empty() {
@@ -151,7 +151,9 @@ impl Allocator {
                     return;
                 }
                 match self.take_ip(ip) {
-                    Ok(()) => taken.ips.push(u32::from(ip)),
+                    Ok(()) => {
+                        taken.ips.insert(u32::from(ip));
+                    }
                     Err(why) => {
                         let detail = format!("failed to allocate IP {ip}: {why}");
                         errors.invalid(&path.child("clusterIPs"), &json!([ip.to_string()]), &detail);
@@ -165,7 +167,7 @@ impl Allocator {
             }
             Err(_) => match self.next_ip(entropy) {
                 Some(ip) => {
-                    taken.ips.push(u32::from(ip));
+                    taken.ips.insert(u32::from(ip));
                     set(spec, "clusterIP", ip.to_string());
                     set(spec, "clusterIPs", json!([ip.to_string()]));
                 }
@@ -189,7 +191,7 @@ impl Allocator {
         if !automatic && str_at(spec, "type") != "LoadBalancer" {
             return;
         }
-        let (path, mut by_port) = (Path::new("spec"), Vec::<(i64, u16)>::new());
+        let (path, mut by_port) = (Path::new("spec"), BTreeMap::<i64, u16>::new());
         // One port number with several protocols shares its node port, also with an entry further down that asks
         // for a particular one.
         let asked: Vec<(i64, i64)> = list_at(spec, "ports")
@@ -198,26 +200,29 @@ impl Allocator {
                 (int_at(port, "port").unwrap_or_default(), int_at(port, "nodePort").unwrap_or_default())
             })
             .collect();
+        let mut requested = BTreeMap::new();
+        for (number, node_port) in asked.iter().filter(|(_, node_port)| *node_port != 0) {
+            requested.entry(*number).or_insert(*node_port);
+        }
         let ports_path = path.child("ports");
         for (i, port) in list_mut(spec, "ports").iter_mut().enumerate() {
             let Some(&(number, own)) = asked.get(i) else { continue };
             if own == 0 && !automatic {
                 continue;
             }
-            let shared = by_port.iter().find(|(port, _)| *port == number).map(|(_, node_port)| *node_port);
+            let shared = by_port.get(&number).copied();
             if let Some(shared) = shared
                 && (own == 0 || own == i64::from(shared))
             {
                 set(port, "nodePort", shared);
                 continue;
             }
-            let later = asked.iter().skip(i).find(|(port, asked)| *port == number && *asked != 0);
             let wanted =
-                if own == 0 && shared.is_none() { later.map_or(0, |(_, asked)| *asked) } else { own };
+                if own == 0 && shared.is_none() { requested.get(&number).copied().unwrap_or(0) } else { own };
             match self.port(wanted, before, taken, entropy) {
                 Ok(node_port) => {
                     set(port, "nodePort", node_port);
-                    by_port.push((number, node_port));
+                    by_port.entry(number).or_insert(node_port);
                 }
                 Err(why) => {
                     let element = ports_path.index(i);
@@ -275,7 +280,7 @@ impl Allocator {
         if !self.used_ports.insert(port) {
             return Err("provided port is already allocated".to_owned());
         }
-        taken.ports.push(port);
+        taken.ports.insert(port);
         Ok(port)
     }
 

@@ -5,6 +5,7 @@ use shoal_objects::meta::validate_labels;
 use shoal_objects::{Errors, Path, Value, meta, names};
 
 use super::access::{at, field, int_at, is_set, list_at, object_at, str_at};
+use super::seen::Seen;
 use super::service::{externally_accessible, is_headless, needs_health_check_port, type_of};
 use super::{checks, net};
 
@@ -83,7 +84,7 @@ fn validate_type_fields(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
 
 fn validate_ports(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let ports = list_at(spec, "ports");
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = Seen::default();
     for (i, port) in ports.iter().enumerate() {
         let path = path.index(i);
         let name = str_at(port, "name");
@@ -93,10 +94,8 @@ fn validate_ports(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             }
         } else {
             checks::text(errors, &path.child("name"), name, names::dns1123_label(name));
-            if seen.contains(&name) {
+            if seen.again(name) {
                 errors.duplicate(&path.child("name"), &name.into());
-            } else {
-                seen.push(name);
             }
         }
         net::port_number(errors, &path.child("port"), int_at(port, "port").unwrap_or_default());
@@ -147,6 +146,7 @@ pub(super) fn validate_cluster_ips(spec: &Value, errors: &mut Errors) {
         _ => {}
     }
     let families = list_at(spec, "ipFamilies");
+    let mut seen = Seen::default();
     for (i, family) in families.iter().enumerate() {
         checks::supported_text(
             family.as_str().unwrap_or_default(),
@@ -154,7 +154,7 @@ pub(super) fn validate_cluster_ips(spec: &Value, errors: &mut Errors) {
             &families_path.index(i),
             errors,
         );
-        if families.iter().take(i).any(|earlier| earlier == family) {
+        if seen.again(family.as_str().unwrap_or_default()) {
             errors.duplicate(&families_path.index(i), family);
         }
     }
@@ -199,20 +199,20 @@ fn validate_node_ports(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             }
         }
     }
-    let key = |port: &Value, name: &str| {
-        (int_at(port, name).unwrap_or_default(), str_at(port, "protocol").to_owned())
-    };
+    let key = |number: i64, port: &Value| format!("{number} {}", str_at(port, "protocol"));
+    let mut seen = Seen::default();
     for (i, port) in ports.iter().enumerate() {
-        let earlier = |name: &str| ports.iter().take(i).any(|other| key(other, name) == key(port, name));
-        if is_set(port, "nodePort") && earlier("nodePort") {
-            let number = int_at(port, "nodePort").unwrap_or_default();
+        let number = int_at(port, "nodePort").unwrap_or_default();
+        if number != 0 && seen.again(key(number, port)) {
             errors.duplicate(&path.index(i).child("nodePort"), &number.into());
         }
     }
+    let mut seen = Seen::default();
     for (i, port) in ports.iter().enumerate() {
-        if ports.iter().take(i).any(|other| key(other, "port") == key(port, "port")) {
-            let (number, protocol) = key(port, "port");
-            errors.duplicate(&path.index(i), &json!({"port": number, "protocol": protocol}));
+        let number = int_at(port, "port").unwrap_or_default();
+        if seen.again(key(number, port)) {
+            let value = json!({"port": number, "protocol": str_at(port, "protocol")});
+            errors.duplicate(&path.index(i), &value);
         }
     }
 }

@@ -5,7 +5,9 @@ use shoal_objects::meta::{validate_annotations, validate_labels};
 use shoal_objects::{Errors, Map, Path, Value};
 
 use super::Rules;
-use super::access::{at, carry_over, child_mut, existing_mut, field, list_mut, set_default, set_default_str, str_at};
+use super::access::{
+    at, carry_over, child_mut, existing_mut, field, list_mut, set_default, set_default_str, str_at,
+};
 use super::checks;
 use super::pod::defaults::default_template_of;
 use super::pod::round_up_to_milli;
@@ -25,8 +27,7 @@ const MUTABLE: [&str; 7] = [
 ];
 
 /// The rules of StatefulSet.
-pub const RULES: Rules =
-    Rules { default, validate, validate_update, validate_status, ..Rules::NONE };
+pub const RULES: Rules = Rules { default, validate, validate_update, validate_status, ..Rules::NONE };
 
 fn default(set: &mut Value) {
     let Some(spec) = child_mut(set, "spec") else { return };

@@ -167,9 +167,9 @@ mod tests {
 
     use super::*;
 
-    fn patched(document: Value, patch: Value) -> Result<Value, JsonPatchError> {
+    fn patched(document: Value, patch: &Value) -> Result<Value, JsonPatchError> {
         let mut document = document;
-        json_patch(&mut document, &patch).map(|()| document)
+        json_patch(&mut document, patch).map(|()| document)
     }
 
     #[test]
@@ -206,19 +206,19 @@ mod tests {
             ),
             (json!({"a": 1}), json!([]), json!({"a": 1})),
         ] {
-            assert_eq!(patched(document, patch.clone()), Ok(result), "{patch}");
+            assert_eq!(patched(document, &patch), Ok(result), "{patch}");
         }
     }
 
     #[test]
     fn what_is_no_patch_is_told_from_what_fails() {
-        let error = patched(json!({}), json!({"op": "add"})).unwrap_err();
+        let error = patched(json!({}), &json!({"op": "add"})).unwrap_err();
         assert_eq!(
             error.to_string(),
             "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"
         );
         for patch in [json!("x"), json!([7]), json!([{"op": 1}]), json!([{"op": "add", "path": {}}])] {
-            assert!(matches!(patched(json!({}), patch).unwrap_err(), JsonPatchError::Malformed(_)));
+            assert!(matches!(patched(json!({}), &patch).unwrap_err(), JsonPatchError::Malformed(_)));
         }
         for operation in [
             json!({"op": "test", "path": "/d", "value": "no"}),
@@ -236,7 +236,7 @@ mod tests {
             json!({"op": "add"}),
             json!(null),
         ] {
-            let failed = patched(json!({"d": "two", "l": [1], "m": {}}), json!([operation])).unwrap_err();
+            let failed = patched(json!({"d": "two", "l": [1], "m": {}}), &json!([operation])).unwrap_err();
             assert!(matches!(failed, JsonPatchError::Failed(_)), "{operation}");
         }
     }
@@ -244,11 +244,11 @@ mod tests {
     #[test]
     fn patches_cannot_blow_up() {
         let many = vec![json!({"op": "test", "path": "/a", "value": 1}); MAX_OPERATIONS + 1];
-        let error = patched(json!({"a": 1}), Value::from(many)).unwrap_err();
+        let error = patched(json!({"a": 1}), &Value::from(many)).unwrap_err();
         assert_eq!(error.to_string(), "The allowed maximum operations in a JSON patch is 10000, got 10001");
 
         let doubling = vec![json!({"op": "copy", "from": "/a", "path": "/a/-"}); 100];
-        assert!(matches!(patched(json!({"a": [1]}), Value::from(doubling)), Err(JsonPatchError::Failed(_))));
+        assert!(matches!(patched(json!({"a": [1]}), &Value::from(doubling)), Err(JsonPatchError::Failed(_))));
 
         let deeper = [
             json!({"op": "add", "path": "/t", "value": {}}),
@@ -256,6 +256,6 @@ mod tests {
             json!({"op": "move", "from": "/t", "path": "/x"}),
         ];
         let deeper: Vec<Value> = deeper.iter().cycle().take(9_999).cloned().collect();
-        assert!(matches!(patched(json!({"x": {}}), Value::from(deeper)), Err(JsonPatchError::Failed(_))));
+        assert!(matches!(patched(json!({"x": {}}), &Value::from(deeper)), Err(JsonPatchError::Failed(_))));
     }
 }

@@ -169,8 +169,7 @@ fn files_that_are_missing_are_missed() {
         open_image(&files).1.err().unwrap()
     };
     assert!(matches!(without(&only(&later, "snap")), OpenError::Incomplete { .. }));
-    let journal =
-        later.keys().filter(|path| path.extension().is_some_and(|found| found == "log")).next_back();
+    let journal = later.keys().rfind(|path| path.extension().is_some_and(|found| found == "log"));
     assert!(matches!(without(journal.unwrap()), OpenError::Incomplete { .. }));
     // A gap between the first segment and the later ones, without the snapshot that bridges it.
     let mut files = first;
@@ -235,7 +234,7 @@ fn a_copy_taken_at_any_moment_has_all_that_was_acknowledged_before() {
                         while !done.load(Ordering::Relaxed) {
                             let key = format!("{writer}/{}", number % 10);
                             match store.get("pods", &key).await {
-                                Some(_) if number % 7 == 0 => drop(delete(store, &key).await),
+                                Some(_) if number.is_multiple_of(7) => drop(delete(store, &key).await),
                                 Some(_) => drop(update(store, &key).await),
                                 None => drop(create(store, &key).await),
                             }

@@ -36,12 +36,16 @@ pub fn bind(pod: &mut Value, binding: &Value, now: Timestamp) -> Result<(), Bind
         set(spec, "nodeName", node);
     }
     if let Some(metadata) = child_mut(pod, "metadata") {
-        for (key, value) in field(binding, "metadata").and_then(|m| object_at(m, "annotations")).unwrap_or(&Map::new()) {
+        for (key, value) in
+            field(binding, "metadata").and_then(|m| object_at(m, "annotations")).unwrap_or(&Map::new())
+        {
             if let Some(annotations) = child_mut(metadata, "annotations") {
                 set(annotations, key, value.clone());
             }
         }
-        for (key, value) in field(binding, "metadata").and_then(|m| object_at(m, "labels")).unwrap_or(&Map::new()) {
+        for (key, value) in
+            field(binding, "metadata").and_then(|m| object_at(m, "labels")).unwrap_or(&Map::new())
+        {
             if let Some(labels) = child_mut(metadata, "labels") {
                 set_default(labels, key, value.clone());
             }
@@ -62,7 +66,9 @@ fn may_be_bound(pod: &Value, binding: &Value) -> Result<(), BindError> {
         return Err(BindError::Conflict(text));
     }
     if meta::deletion_timestamp(pod).is_some() {
-        return Err(BindError::Conflict(format!("pod {name} is being deleted, cannot be assigned to a host")));
+        return Err(BindError::Conflict(format!(
+            "pod {name} is being deleted, cannot be assigned to a host"
+        )));
     }
     let Some(spec) = field(pod, "spec") else { return Ok(()) };
     let node = str_at(spec, "nodeName");
@@ -82,7 +88,9 @@ fn mark_scheduled(status: &mut Value, now: Timestamp) {
         "lastProbeTime": null,
         "lastTransitionTime": now.to_string(),
     });
-    if let Some(existing) = list_mut(status, "conditions").iter_mut().find(|c| str_at(c, "type") == "PodScheduled") {
+    if let Some(existing) =
+        list_mut(status, "conditions").iter_mut().find(|c| str_at(c, "type") == "PodScheduled")
+    {
         *existing = condition;
         return;
     }

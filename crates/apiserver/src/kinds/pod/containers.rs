@@ -94,7 +94,15 @@ pub fn validate_ephemeral(pod: &InPod<'_>, path: &Path<'_>, errors: &mut Errors)
         if !target.is_empty() && !others.contains(target) {
             errors.not_found(&path.child("targetContainerName"), target);
         }
-        for name in ["ports", "resources", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resizePolicy"] {
+        for name in [
+            "ports",
+            "resources",
+            "livenessProbe",
+            "readinessProbe",
+            "startupProbe",
+            "lifecycle",
+            "resizePolicy",
+        ] {
             let given = match object_at(container, name) {
                 Some(object) => !object.is_empty(),
                 None => is_set(container, name),
@@ -164,7 +172,9 @@ fn validate_ports(container: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
         match int_at(port, "containerPort").unwrap_or(0) {
             0 => errors.required(&path.child("containerPort"), ""),
-            number => checks::number(errors, &path.child("containerPort"), number, names::port_number(number)),
+            number => {
+                checks::number(errors, &path.child("containerPort"), number, names::port_number(number));
+            }
         }
         let host_port = int_at(port, "hostPort").unwrap_or(0);
         if host_port != 0 {
@@ -206,7 +216,10 @@ fn validate_restart(container: &Value, path: &Path<'_>, errors: &mut Errors) {
     let rules = list_at(container, "restartPolicyRules");
     if field(container, "restartPolicy").is_none() {
         if !rules.is_empty() {
-            errors.required(&path.child("restartPolicy"), "must specify restartPolicy when restart rules are used");
+            errors.required(
+                &path.child("restartPolicy"),
+                "must specify restartPolicy when restart rules are used",
+            );
         }
         return;
     }

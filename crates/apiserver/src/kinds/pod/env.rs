@@ -99,12 +99,19 @@ fn value_from(variable: &Value, source: &Value, path: &Path<'_>, errors: &mut Er
     }
     if let Some(reference) = field(source, "fileKeyRef") {
         sources += 1;
-        checks::required_text(reference, "volumeName", &path.child("fileKeyRef"), errors, names::dns1123_label);
+        checks::required_text(
+            reference,
+            "volumeName",
+            &path.child("fileKeyRef"),
+            errors,
+            names::dns1123_label,
+        );
         checks::required(reference, "path", &path.child("fileKeyRef"), errors);
         checks::required_text(reference, "key", &path.child("fileKeyRef"), errors, names::env_var_name);
     }
     if sources == 0 {
-        let detail = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`";
+        let detail =
+            "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`";
         errors.invalid_str(path, "", detail);
     } else if !str_at(variable, "value").is_empty() {
         errors.invalid_str(path, "", "may not be specified when `value` is not empty");

@@ -28,7 +28,7 @@ pub use update::{
 };
 
 use super::Rules;
-use crate::kinds::access::{child_mut, existing_mut, field, list_at, list_mut, set, str_at};
+use crate::kinds::access::{child_mut, existing_mut, field, list_at, list_mut, set, set_default, str_at};
 
 /// The rules of Pod.
 pub const RULES: Rules = Rules {
@@ -106,7 +106,7 @@ fn merge_into_selector(term: &mut Value, labels: &Map) {
         return;
     }
     if let Some(selector) = existing_mut(term, "labelSelector") {
-        crate::kinds::access::set_default(selector, "matchExpressions", json!([]));
+        set_default(selector, "matchExpressions", json!([]));
         if let Some(expressions) = selector.get_mut("matchExpressions").and_then(Value::as_array_mut) {
             expressions.extend(requirements);
         }

@@ -46,7 +46,13 @@ pub fn validate_mounts(container: &Value, volumes: &Volumes<'_>, path: &Path<'_>
 }
 
 fn validate_propagation(mount: &Value, container: &Value, path: &Path<'_>, errors: &mut Errors) {
-    checks::optional_one_of(mount, "mountPropagation", &["Bidirectional", "HostToContainer", "None"], path, errors);
+    checks::optional_one_of(
+        mount,
+        "mountPropagation",
+        &["Bidirectional", "HostToContainer", "None"],
+        path,
+        errors,
+    );
     let privileged = at(container, &["securityContext", "privileged"]).and_then(Value::as_bool) == Some(true);
     if str_at(mount, "mountPropagation") == "Bidirectional" && !privileged {
         let detail = "Bidirectional mount propagation is available only to privileged containers";
@@ -64,7 +70,8 @@ fn validate_recursive_read_only(mount: &Value, path: &Path<'_>, errors: &mut Err
                 errors.forbidden(&path, "may only be specified when readOnly is true");
             }
             if !matches!(str_at(mount, "mountPropagation"), "" | "None") {
-                errors.forbidden(&path, "may only be specified when mountPropagation is None or not specified");
+                errors
+                    .forbidden(&path, "may only be specified when mountPropagation is None or not specified");
             }
         }
         _ => errors.not_supported(&path, given, &["Disabled", "Enabled", "IfPossible"]),
@@ -82,7 +89,10 @@ pub fn validate_devices(container: &Value, volumes: &Volumes<'_>, path: &Path<'_
         checks::required(device, "name", &path, errors);
         match volumes.get(name) {
             None => errors.not_found(&path.child("name"), name),
-            Some(volume) if field(volume, "persistentVolumeClaim").is_none() && field(volume, "ephemeral").is_none() => {
+            Some(volume)
+                if field(volume, "persistentVolumeClaim").is_none()
+                    && field(volume, "ephemeral").is_none() =>
+            {
                 let detail =
                     "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
                 errors.invalid_str(&path.child("name"), name, detail);

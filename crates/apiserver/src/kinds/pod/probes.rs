@@ -30,7 +30,9 @@ pub fn validate_probes(container: &Value, pod_spec: &Value, path: &Path<'_>, err
 
 fn validate_probe(kind: &str, probe: &Value, grace: i64, path: &Path<'_>, errors: &mut Errors) {
     validate_handler(probe, grace, path, errors);
-    for name in ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"] {
+    for name in
+        ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"]
+    {
         checks::not_negative(probe, name, path, errors);
     }
     let own_grace = int_at(probe, "terminationGracePeriodSeconds");

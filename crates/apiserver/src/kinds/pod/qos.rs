@@ -44,19 +44,25 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn class(resources: Value) -> &'static str {
+    fn class(resources: &Value) -> &'static str {
         qos_class(&json!({"containers": [{"name": "a", "resources": resources}]}))
     }
 
     #[test]
     fn classes_follow_requests_and_limits() {
-        assert_eq!(class(json!({})), "BestEffort");
-        assert_eq!(class(json!({"requests": {"cpu": "0"}})), "BestEffort");
-        assert_eq!(class(json!({"requests": {"cpu": "1"}})), "Burstable");
-        assert_eq!(class(json!({"limits": {"cpu": "1"}, "requests": {"cpu": "1"}})), "Burstable");
+        assert_eq!(class(&json!({})), "BestEffort");
+        assert_eq!(class(&json!({"requests": {"cpu": "0"}})), "BestEffort");
+        assert_eq!(class(&json!({"requests": {"cpu": "1"}})), "Burstable");
+        assert_eq!(class(&json!({"limits": {"cpu": "1"}, "requests": {"cpu": "1"}})), "Burstable");
         let same = json!({"cpu": "1", "memory": "1Gi"});
-        assert_eq!(class(json!({"limits": same, "requests": {"cpu": "1000m", "memory": "1024Mi"}})), "Guaranteed");
-        assert_eq!(class(json!({"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}})), "BestEffort");
+        assert_eq!(
+            class(&json!({"limits": same, "requests": {"cpu": "1000m", "memory": "1024Mi"}})),
+            "Guaranteed"
+        );
+        assert_eq!(
+            class(&json!({"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}})),
+            "BestEffort"
+        );
     }
 
     #[test]

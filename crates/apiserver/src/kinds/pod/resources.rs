@@ -99,7 +99,12 @@ fn is_extended(name: &str) -> bool {
 }
 
 /// Checks the `resources` of a container.
-pub fn validate_container_resources(resources: &Value, claims: &[&str], path: &Path<'_>, errors: &mut Errors) {
+pub fn validate_container_resources(
+    resources: &Value,
+    claims: &[&str],
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
     let limits_path = path.child("limits");
     let requests_path = path.child("requests");
     let limits = amounts(resources, "limits");

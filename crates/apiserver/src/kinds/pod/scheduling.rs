@@ -86,7 +86,10 @@ fn validate_node_requirement(requirement: &Value, path: &Path<'_>, errors: &mut 
             errors.required(&values_path, "must be specified when `operator` is 'In' or 'NotIn'");
         }
         "Exists" | "DoesNotExist" if !values.is_empty() => {
-            errors.forbidden(&values_path, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'");
+            errors.forbidden(
+                &values_path,
+                "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+            );
         }
         "Gt" | "Lt" if values.len() != 1 => {
             errors.required(&values_path, "must be specified single value when `operator` is 'Lt' or 'Gt'");

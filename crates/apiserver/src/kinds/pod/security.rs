@@ -42,7 +42,11 @@ fn validate_host_ports(spec: &Value, is_pod: bool, path: &Path<'_>, errors: &mut
             let host = int_at(port, "hostPort").unwrap_or(0);
             if (is_pod || host != 0) && host != int_at(port, "containerPort").unwrap_or(0) {
                 let detail = "must match `containerPort` when `hostNetwork` is true";
-                errors.invalid(&path.index(i).child("ports").index(j).child("hostPort"), &json!(host), detail);
+                errors.invalid(
+                    &path.index(i).child("ports").index(j).child("hostPort"),
+                    &json!(host),
+                    detail,
+                );
             }
         }
     }
@@ -51,7 +55,8 @@ fn validate_host_ports(spec: &Value, is_pod: bool, path: &Path<'_>, errors: &mut
 fn validate_sysctls(context: &Value, path: &Path<'_>, errors: &mut Errors) {
     let sysctls = list_at(context, "sysctls");
     for (i, sysctl) in sysctls.iter().enumerate() {
-        let path = path.index(i).child("name");
+        let path = path.index(i);
+        let path = path.child("name");
         let name = str_at(sysctl, "name");
         if name.is_empty() {
             errors.required(&path, "");
@@ -89,7 +94,8 @@ pub fn validate_container_security(context: &Value, path: &Path<'_>, errors: &mu
         }
         let adds = at(context, &["capabilities", "add"]).and_then(Value::as_array);
         if adds.is_some_and(|adds| adds.iter().any(|c| c == "CAP_SYS_ADMIN")) {
-            let detail = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN";
+            let detail =
+                "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN";
             errors.invalid(path, context, detail);
         }
     }

@@ -7,7 +7,9 @@ use super::containers::{InPod, validate_ephemeral};
 use super::qos::qos_class;
 use super::scheduling::validate_tolerations;
 use super::volumes::validate_volumes;
-use crate::kinds::access::{carry_over, child_mut, existing_mut, field, int_at, list_at, list_mut, remove, set, str_at};
+use crate::kinds::access::{
+    carry_over, child_mut, existing_mut, field, int_at, list_at, list_mut, remove, set, str_at,
+};
 
 const UPDATABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
 `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing \
@@ -94,7 +96,8 @@ fn undo_allowed_changes(new: &Value, old: &Value, path: &Path<'_>, errors: &mut 
 
 /// A gated pod's node selector and affinity may become narrower.
 fn undo_gated_changes(munged: &mut Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let selector = |spec: &Value| spec.get("nodeSelector").and_then(Value::as_object).cloned().unwrap_or_default();
+    let selector =
+        |spec: &Value| spec.get("nodeSelector").and_then(Value::as_object).cloned().unwrap_or_default();
     let now = selector(munged);
     if selector(old).iter().any(|(key, value)| now.get(key) != Some(value)) {
         errors.invalid(&path.child("nodeSelector"), &json!(now), "only additions are allowed");
@@ -186,7 +189,10 @@ pub fn validate_ephemeral_containers_update(new: &Value, old: &Value, errors: &m
         let name = str_at(before, "name");
         match list_at(new, "ephemeralContainers").iter().find(|c| str_at(c, "name") == name) {
             None => {
-                errors.forbidden(&list, &format!("existing ephemeral containers {name:?} may not be removed\n"));
+                errors.forbidden(
+                    &list,
+                    &format!("existing ephemeral containers {name:?} may not be removed\n"),
+                );
             }
             Some(after) if after != before => {
                 let diff = difference(before, after);
@@ -235,7 +241,12 @@ pub fn validate_resize(new: &Value, old: &Value, errors: &mut Errors) {
 fn validate_container_resize(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
     for list in ["requests", "limits"] {
         let of = |container: &Value| {
-            container.get("resources").and_then(|r| r.get(list)).and_then(Value::as_object).cloned().unwrap_or_default()
+            container
+                .get("resources")
+                .and_then(|r| r.get(list))
+                .and_then(Value::as_object)
+                .cloned()
+                .unwrap_or_default()
         };
         let (mut after, mut before) = (of(new), of(old));
         for name in ["cpu", "memory"] {

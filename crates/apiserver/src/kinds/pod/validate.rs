@@ -41,7 +41,8 @@ pub fn validate_pod_create(pod: &Value, errors: &mut Errors) {
         errors.forbidden(&path.child("ephemeralContainers"), "cannot be set on create");
     }
     if is_set(spec, "schedulingGates") && is_set(spec, "nodeName") {
-        errors.forbidden(&path.child("nodeName"), "cannot be set until all schedulingGates have been cleared");
+        errors
+            .forbidden(&path.child("nodeName"), "cannot be set until all schedulingGates have been cleared");
     }
 }
 
@@ -181,7 +182,11 @@ fn validate_dns_config(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
     let Some(config) = config else { return };
     if nameservers.len() > 3 {
-        errors.invalid(&path.child("nameservers"), &json!(nameservers), "must not have more than 3 nameservers");
+        errors.invalid(
+            &path.child("nameservers"),
+            &json!(nameservers),
+            "must not have more than 3 nameservers",
+        );
     }
     for (i, server) in nameservers.iter().filter_map(Value::as_str).enumerate() {
         checks::text(errors, &path.child("nameservers").index(i), server, names::ip_address(server));

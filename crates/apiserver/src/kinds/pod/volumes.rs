@@ -192,7 +192,8 @@ fn host_path(source: &Value, path: &Path<'_>, errors: &mut Errors) {
         "" => errors.required(&path.child("path"), ""),
         given => checks::no_backsteps(given, &path.child("path"), errors),
     }
-    let types = ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
+    let types =
+        ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
     checks::optional_one_of(source, "type", &types, path, errors);
 }
 
@@ -285,11 +286,22 @@ fn downward_items(source: &Value, path: &Path<'_>, errors: &mut Errors) {
         match (field(item, "fieldRef"), field(item, "resourceFieldRef")) {
             (Some(field_ref), resource) => {
                 if resource.is_some() {
-                    errors.invalid_str(&path, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously");
+                    errors.invalid_str(
+                        &path,
+                        "resource",
+                        "fieldRef and resourceFieldRef can not be specified simultaneously",
+                    );
                 }
-                super::env::field_ref(field_ref, &super::env::VOLUME_FIELD_PATHS, &path.child("fieldRef"), errors);
+                super::env::field_ref(
+                    field_ref,
+                    &super::env::VOLUME_FIELD_PATHS,
+                    &path.child("fieldRef"),
+                    errors,
+                );
             }
-            (None, Some(resource)) => super::env::resource_field_ref(resource, true, &path.child("resourceFieldRef"), errors),
+            (None, Some(resource)) => {
+                super::env::resource_field_ref(resource, true, &path.child("resourceFieldRef"), errors);
+            }
             (None, None) => errors.required(&path, "one of fieldRef and resourceFieldRef is required"),
         }
         mode(item, "mode", &path, errors);
@@ -303,7 +315,14 @@ fn projected(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     for (i, source) in list_at(source, "sources").iter().enumerate() {
         let source_path = sources.index(i);
         let mut found = false;
-        for kind in ["secret", "downwardAPI", "configMap", "serviceAccountToken", "clusterTrustBundle", "podCertificate"] {
+        for kind in [
+            "secret",
+            "downwardAPI",
+            "configMap",
+            "serviceAccountToken",
+            "clusterTrustBundle",
+            "podCertificate",
+        ] {
             let Some(projection) = field(source, kind) else { continue };
             let kind_path = source_path.child(kind);
             if found {
@@ -338,7 +357,11 @@ fn projection_source(kind: &str, projection: &Value, path: &Path<'_>, errors: &m
                     errors.invalid(&expiration, &json!(n), "may not specify a duration less than 10 minutes");
                 }
                 Some(n) if n > 1 << 32 => {
-                    errors.invalid(&expiration, &json!(n), "may not specify a duration larger than 2^32 seconds");
+                    errors.invalid(
+                        &expiration,
+                        &json!(n),
+                        "may not specify a duration larger than 2^32 seconds",
+                    );
                 }
                 _ => {}
             }
@@ -349,7 +372,9 @@ fn projection_source(kind: &str, projection: &Value, path: &Path<'_>, errors: &m
         }
         "clusterTrustBundle" => {
             match (field(projection, "name"), field(projection, "signerName")) {
-                (Some(_), Some(_)) => errors.invalid_str(path, "", "only one of name and signerName may be used"),
+                (Some(_), Some(_)) => {
+                    errors.invalid_str(path, "", "only one of name and signerName may be used");
+                }
                 (None, None) => errors.required(path, "either name or signerName must be specified"),
                 _ => {}
             }
@@ -369,7 +394,9 @@ fn ephemeral(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     };
     let path = path.child("volumeClaimTemplate");
     if let Some(metadata) = object_at(template, "metadata") {
-        for name in metadata.keys().filter(|k| !matches!(k.as_str(), "labels" | "annotations" | "creationTimestamp")) {
+        for name in
+            metadata.keys().filter(|k| !matches!(k.as_str(), "labels" | "annotations" | "creationTimestamp"))
+        {
             errors.forbidden(&path.child("metadata").child(name), "cannot be set for an ephemeral volume");
         }
     }
