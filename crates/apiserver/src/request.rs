@@ -59,7 +59,7 @@ pub struct Target {
 }
 
 /// Query parameters, decoded, in order.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Query(Vec<(String, String)>);
 
 /// Reads the path against the registry.
