@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::bail;
-use shoal_apiserver::access::pki::Pki;
 use shoal_apiserver::serve::{self, Limits};
 use shoal_apiserver::{Options, Server};
 use shoal_store::Store;
@@ -86,11 +85,8 @@ pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
         (false, Some(path)) => DataDir::keep(path)?,
         (false, None) => DataDir::keep(data_dir::default_path()?)?,
     };
-    let names = server_names(args.address);
-    let pki = match &data {
-        DataDir::Kept { path, .. } => Pki::open(&path.join("pki"), &names, clock.now())?,
-        DataDir::Ephemeral(_) => Pki::in_memory(&names, clock.now())?,
-    };
+    let _store = data.open_store()?;
+    let pki = data.open_pki(&server_names(args.address), clock.now())?;
     let tls = serve::server_config(&pki)?;
     let listener = listen(SocketAddr::new(args.address, args.port)).await?;
     let url = url(listener.local_addr()?);
