@@ -18,6 +18,7 @@ use crate::handlers::list::ListBody;
 use crate::handlers::watch::WatchBody;
 use crate::negotiate::Encoding;
 use crate::protobuf;
+use crate::serve::Endless;
 use crate::status::{Failure, Outcome};
 
 /// Bodies above this are compressed for clients that ask for it.
@@ -68,6 +69,9 @@ impl Reply {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let (body, compressed) = compress(self.body, request);
         let mut response = Response::new(body);
+        if matches!(response.body(), Body::Watch(_)) {
+            response.extensions_mut().insert(Endless);
+        }
         *response.status_mut() = status;
         let headers = response.headers_mut();
         if status != StatusCode::NO_CONTENT {
