@@ -1,2 +1,10 @@
 //! The engine behind `cargo xtask`.
-fn main() {}
+
+mod codegen;
+
+fn main() -> anyhow::Result<()> {
+    match std::env::args().nth(1).as_deref() {
+        Some("codegen") => codegen::run(),
+        _ => Ok(()),
+    }
+}

@@ -97,7 +97,7 @@ pub fn qualified_name(s: &str) -> Vec<String> {
 
 /// An annotation's key: a qualified name whose case does not matter.
 pub fn annotation_key(s: &str) -> Vec<String> {
-    qualified_name(&s.to_lowercase())
+    if s.chars().any(char::is_uppercase) { qualified_name(&s.to_lowercase()) } else { qualified_name(s) }
 }
 
 /// A label's value.

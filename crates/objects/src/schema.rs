@@ -35,19 +35,36 @@ pub struct Field {
     pub name: Box<str>,
     /// What it holds.
     pub shape: Shape,
-    /// Written even when empty (no `omitempty`).
+    /// The schema calls it required.
     pub required: bool,
+    /// What is written when it is empty or absent.
+    pub empty: Empty,
     /// How lists merge under apply.
     pub list: ListType,
+    /// The schema states the list type, be it only the default one (OpenAPI repeats it).
+    pub list_declared: bool,
     /// A map or object replaced as a whole under apply.
     pub atomic: bool,
     /// How strategic merge patch treats it.
     pub patch: PatchStrategy,
     /// Protobuf field number, 0 when there is none.
     pub tag: u32,
-    /// In protobuf this field stands inside an embedded message with this tag on the parent (JSON inlines it).
-    /// 0 when it stands in the parent itself.
-    pub embedded_tag: u32,
+    /// Tags of the messages around it, outermost first, that protobuf has and JSON inlines. Mostly none.
+    pub embedded: Vec<u32>,
+}
+
+/// What becomes of a field that is empty (`false`, 0, `""`, no items) or absent: Go's `omitempty` and pointers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Empty {
+    /// Written as given, left out when absent: a pointer.
+    #[default]
+    Kept,
+    /// Left out when empty: a plain value with `omitempty`.
+    Omitted,
+    /// Always written: when absent, as the zero value of its shape. A plain struct, or a scalar without `omitempty`.
+    Zero,
+    /// Always written: when absent, as null. A list, pointer or time without `omitempty`.
+    Null,
 }
 
 /// What a value is made of.
@@ -79,6 +96,8 @@ pub enum Shape {
     Any,
     /// An object of the table.
     Object(TypeId),
+    /// An object of the table or else the other shape (`JSONSchemaPropsOrBool` and its like).
+    ObjectOr(TypeId, Box<Shape>),
     /// A list.
     List(Box<Shape>),
     /// A map with text keys.
@@ -128,6 +147,24 @@ impl Types {
     /// All types, in table order.
     pub fn iter(&self) -> impl Iterator<Item = (TypeId, &Type)> {
         self.types.iter().enumerate().map(|(i, t)| (TypeId(i as u32), t))
+    }
+}
+
+impl Field {
+    /// An optional field without any mark.
+    pub fn new(name: &str, shape: Shape) -> Field {
+        Field {
+            name: name.into(),
+            shape,
+            required: false,
+            empty: Empty::Kept,
+            list: ListType::Atomic,
+            list_declared: false,
+            atomic: false,
+            patch: PatchStrategy::default(),
+            tag: 0,
+            embedded: Vec::new(),
+        }
     }
 }
 

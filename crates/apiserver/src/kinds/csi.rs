@@ -1,11 +1,14 @@
 //! The CSI kinds of storage.k8s.io: CSIDriver, CSINode, CSIStorageCapacity.
 
+use std::collections::BTreeMap;
+
 use serde_json::json;
 use shoal_objects::quantity::Quantity;
 use shoal_objects::selector::validate_label_selector;
 use shoal_objects::{Errors, Path, Value, meta, names};
 
 use super::access::{child_mut, field, int_at, is_set, list_at, set, set_default, str_at};
+use super::seen::Seen;
 use super::storage::validate_driver_name;
 use super::{Rules, checks};
 
@@ -62,9 +65,10 @@ fn validate_driver(driver: &Value, errors: &mut Errors) {
     }
     let requests = path.child("tokenRequests");
     let tokens = list_at(spec, "tokenRequests");
+    let mut seen = Seen::default();
     for (i, token) in tokens.iter().enumerate() {
         let path = requests.index(i);
-        if tokens.iter().take(i).any(|earlier| str_at(earlier, "audience") == str_at(token, "audience")) {
+        if seen.again(str_at(token, "audience")) {
             errors.duplicate(&path.child("audience"), &str_at(token, "audience").into());
         }
         if let Some(seconds) = int_at(token, "expirationSeconds") {
@@ -86,6 +90,7 @@ fn validate_node(node: &Value, errors: &mut Errors) {
     let spec_path = Path::new("spec");
     let path = spec_path.child("drivers");
     let drivers = list_at(spec, "drivers");
+    let mut seen = Seen::default();
     for (i, driver) in drivers.iter().enumerate() {
         let path = path.index(i);
         let name = str_at(driver, "name");
@@ -93,7 +98,7 @@ fn validate_node(node: &Value, errors: &mut Errors) {
             errors.required(&path.child("name"), "");
         } else {
             validate_driver_name(name, &path.child("name"), errors);
-            if drivers.iter().take(i).any(|earlier| str_at(earlier, "name") == name) {
+            if seen.again(name) {
                 errors.duplicate(&path.child("name"), &name.into());
             }
         }
@@ -107,8 +112,8 @@ fn validate_node(node: &Value, errors: &mut Errors) {
         if let Some(allocatable) = field(driver, "allocatable") {
             checks::not_negative(allocatable, "count", &path.child("allocatable"), errors);
         }
-        let keys = list_at(driver, "topologyKeys");
-        for (j, key) in keys.iter().enumerate() {
+        let mut keys_seen = Seen::default();
+        for key in list_at(driver, "topologyKeys") {
             let keys_path = path.child("topologyKeys");
             let text = key.as_str().unwrap_or_default();
             if text.is_empty() {
@@ -116,7 +121,7 @@ fn validate_node(node: &Value, errors: &mut Errors) {
             } else {
                 checks::text(errors, &keys_path, text, names::qualified_name(text));
             }
-            if keys.iter().take(j).any(|earlier| earlier == key) {
+            if keys_seen.again(text) {
                 errors.duplicate(&keys_path, key);
             }
         }
@@ -127,8 +132,10 @@ fn validate_node_update(new: &Value, old: &Value, errors: &mut Errors) {
     let drivers = |node| field(node, "spec").map(|spec| list_at(spec, "drivers")).unwrap_or_default();
     let spec = Path::new("spec");
     let path = spec.child("drivers");
+    let by_name: BTreeMap<&str, &Value> =
+        drivers(old).iter().map(|driver| (str_at(driver, "name"), driver)).collect();
     for (i, driver) in drivers(new).iter().enumerate() {
-        let before = drivers(old).iter().find(|old| str_at(old, "name") == str_at(driver, "name"));
+        let before = by_name.get(str_at(driver, "name"));
         // How many volumes fit may be corrected later; everything else of a driver stays while it is listed.
         for name in ["nodeID", "topologyKeys"] {
             if let Some(before) = before {

@@ -3,6 +3,7 @@
 use shoal_objects::{Errors, Path, Value, names};
 
 use super::access::{field, int_at, is_set, list_at, list_mut, set_default, set_default_str, str_at};
+use super::seen::Seen;
 use super::{Rules, checks, net};
 
 /// The rules of Endpoints.
@@ -106,11 +107,12 @@ fn validate_slice(slice: &Value, errors: &mut Errors) {
         errors.too_many(&path, ports.len(), MAX_PORTS);
         return;
     }
+    let mut seen = Seen::default();
     for (i, port) in ports.iter().enumerate() {
         let path = path.index(i);
         checks::optional_text(port, "name", &path, errors, names::dns1123_label);
         let name = str_at(port, "name");
-        if ports.iter().take(i).any(|earlier| str_at(earlier, "name") == name) {
+        if seen.again(name) {
             errors.duplicate(&path.child("name"), &name.into());
         }
         if let Some(number) = int_at(port, "port") {
@@ -153,11 +155,12 @@ fn validate_endpoint(endpoint: &Value, kind: &str, path: &Path<'_>, errors: &mut
         errors.too_many(&zones_path, zones.len(), MAX_ZONE_HINTS);
         return;
     }
+    let mut seen = Seen::default();
     for (i, zone) in zones.iter().enumerate() {
         let path = zones_path.index(i);
         let name = str_at(zone, "name");
         checks::text(errors, &path.child("name"), name, names::qualified_name(name));
-        if zones.iter().take(i).any(|earlier| str_at(earlier, "name") == name) {
+        if seen.again(name) {
             errors.duplicate(&path.child("name"), &name.into());
         }
     }

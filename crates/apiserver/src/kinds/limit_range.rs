@@ -9,6 +9,7 @@ use super::access::{child_mut, field, is_set, list_at, list_mut, object_at, set,
 use super::resource_lists::{
     amount, is_overcommit_allowed, round_up, validate_container_name, validate_name,
 };
+use super::seen::Seen;
 use super::{Rules, checks};
 
 /// The rules of LimitRange.
@@ -45,12 +46,12 @@ fn validate(limit_range: &Value, errors: &mut Errors) {
     let Some(spec) = field(limit_range, "spec") else { return };
     let spec_path = Path::new("spec");
     let path = spec_path.child("limits");
-    let items = list_at(spec, "limits");
-    for (i, item) in items.iter().enumerate() {
+    let mut seen = Seen::default();
+    for (i, item) in list_at(spec, "limits").iter().enumerate() {
         let path = path.index(i);
         let kind = str_at(item, "type");
         validate_type(kind, &path.child("type"), errors);
-        if items.iter().take(i).any(|earlier| str_at(earlier, "type") == kind) {
+        if seen.again(kind) {
             errors.duplicate(&path.child("type"), &kind.into());
         }
         validate_names(item, kind, &path, errors);

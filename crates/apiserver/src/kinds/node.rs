@@ -5,6 +5,7 @@ use shoal_objects::invalid::Reason;
 use shoal_objects::{Errors, Path, Value, names};
 
 use super::access::{at, child_mut, field, is_set, list_at, set, set_default, str_at};
+use super::seen::Seen;
 use super::{Rules, checks, net, resource_lists};
 
 /// The rules of Node. A node may be created with a status: see [`super::keeps_status_on_create`].
@@ -97,8 +98,9 @@ fn validate(node: &Value, errors: &mut Errors) {
             let detail = "may specify no more than one CIDR for each IP family";
             errors.invalid(&cidrs_path, &Value::from(cidrs.to_vec()), detail);
         }
+        let mut seen = Seen::default();
         for (i, cidr) in cidrs.iter().enumerate() {
-            if cidrs.iter().take(i).any(|earlier| earlier == cidr) {
+            if seen.again(cidr.as_str().unwrap_or_default()) {
                 errors.duplicate(&cidrs_path.index(i), cidr);
             }
         }
@@ -110,6 +112,7 @@ fn validate_taints(node: &Value, errors: &mut Errors) {
     let metadata = Path::new("metadata");
     let path = metadata.child("taints");
     let taints = field(node, "spec").map(|spec| list_at(spec, "taints")).unwrap_or_default();
+    let mut seen = Seen::default();
     for (i, taint) in taints.iter().enumerate() {
         let path = path.index(i);
         let (key, value) = (str_at(taint, "key"), str_at(taint, "value"));
@@ -124,9 +127,7 @@ fn validate_taints(node: &Value, errors: &mut Errors) {
         } else {
             errors.required(&path.child("effect"), "");
         }
-        let same =
-            |other: &&Value| ["key", "effect"].iter().all(|name| str_at(other, name) == str_at(taint, name));
-        if taints.iter().take(i).find(same).is_some() {
+        if seen.again(format!("{key} {}", str_at(taint, "effect"))) {
             let message = format!("Duplicate value: {taint}: taints must be unique by key and effect pair");
             errors.push(&path, Reason::Duplicate, message);
         }
@@ -147,8 +148,9 @@ fn validate_resources(node: &Value, errors: &mut Errors) {
 fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
     let addresses_path = Path::new("status");
     let addresses = field(new, "status").map(|status| list_at(status, "addresses")).unwrap_or_default();
+    let mut seen = Seen::default();
     for (i, address) in addresses.iter().enumerate() {
-        if addresses.iter().take(i).any(|earlier| earlier == address) {
+        if seen.again(address.to_string()) {
             errors.duplicate(&addresses_path.child("addresses").index(i), address);
         }
     }

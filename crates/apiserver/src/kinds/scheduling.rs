@@ -4,6 +4,7 @@ use shoal_objects::{Errors, Path, Value, meta, names};
 
 use super::access::{field, int_at, list_at, object_at, set_default, str_at};
 use super::resource_lists::{amounts, round_up, validate_amount, validate_container_name};
+use super::seen::Seen;
 use super::{Rules, checks};
 
 /// The rules of PriorityClass.
@@ -85,10 +86,10 @@ fn validate_runtime(class: &Value, errors: &mut Errors) {
         if let Some(selector) = object_at(scheduling, "nodeSelector") {
             meta::validate_labels(selector, &path.child("nodeSelector"), errors);
         }
-        let tolerations = list_at(scheduling, "tolerations");
+        let mut seen = Seen::default();
         let list = path.child("tolerations");
-        for (i, toleration) in tolerations.iter().enumerate() {
-            if tolerations.iter().take(i).any(|earlier| earlier == toleration) {
+        for (i, toleration) in list_at(scheduling, "tolerations").iter().enumerate() {
+            if seen.again(toleration.to_string()) {
                 errors.duplicate(&list.index(i), toleration);
             }
         }

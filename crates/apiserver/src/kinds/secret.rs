@@ -38,6 +38,8 @@ fn validate(secret: &Value, errors: &mut Errors) {
         errors.too_long(&data, MAX_DATA_BYTES);
     }
     let has = |key: &str| object_at(secret, "data").is_some_and(|data| data.contains_key(key));
+    let has_content =
+        |key: &str| at(secret, &["data", key]).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
     let mut require = |key: &str| {
         if !has(key) {
             errors.required(&data.key(key), "");
@@ -53,17 +55,13 @@ fn validate(secret: &Value, errors: &mut Errors) {
         }
         "kubernetes.io/dockercfg" => docker_config(secret, ".dockercfg", errors),
         "kubernetes.io/dockerconfigjson" => docker_config(secret, ".dockerconfigjson", errors),
-        "kubernetes.io/basic-auth" => {
-            // One of the two is enough; without either, both are named.
-            if !has("username") && !has("password") {
-                require("username");
-                require("password");
-            }
+        // One of the two is enough; without either, both are named.
+        "kubernetes.io/basic-auth" if !has("username") && !has("password") => {
+            require("username");
+            require("password");
         }
-        "kubernetes.io/ssh-auth" => {
-            if at(secret, &["data", "ssh-privatekey"]).and_then(Value::as_str).is_none_or(str::is_empty) {
-                errors.required(&data.key("ssh-privatekey"), "");
-            }
+        "kubernetes.io/ssh-auth" if !has_content("ssh-privatekey") => {
+            errors.required(&data.key("ssh-privatekey"), "");
         }
         "kubernetes.io/tls" => {
             require("tls.crt");

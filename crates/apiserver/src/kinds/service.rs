@@ -1,6 +1,8 @@
 //! Service: defaults, and what happens to fields that only some types have. See [`super::service_validation`] for
 //! the checks and [`super::service_alloc`] for addresses and ports.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::json;
 use shoal_objects::Value;
 
@@ -102,15 +104,15 @@ fn keep_allocated(new: &mut Value, old: &Value) {
         }
     }
     if needs_node_port(old) && needs_node_port(new) {
-        let still_used: Vec<i64> = node_ports(new);
-        let by_name: Vec<(String, i64)> = list_at(old, "ports")
+        let still_used: BTreeSet<i64> = node_ports(new).into_iter().collect();
+        let by_name: BTreeMap<&str, i64> = list_at(old, "ports")
             .iter()
-            .map(|port| (str_at(port, "name").to_owned(), int_at(port, "nodePort").unwrap_or_default()))
+            .map(|port| (str_at(port, "name"), int_at(port, "nodePort").unwrap_or_default()))
             .filter(|(_, port)| *port != 0 && !still_used.contains(port))
             .collect();
         for port in list_mut(new, "ports") {
             if !is_set(port, "nodePort")
-                && let Some((_, number)) = by_name.iter().rev().find(|(name, _)| name == str_at(port, "name"))
+                && let Some(number) = by_name.get(str_at(port, "name"))
             {
                 set(port, "nodePort", *number);
             }

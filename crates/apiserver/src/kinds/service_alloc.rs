@@ -4,7 +4,7 @@
 //! written service no longer has, [`Allocator::undo`] of what a failed write took. The server calls `allocate`
 //! after `prepare_*` and before `validate`, because validation asks for some of what is allocated.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 
@@ -12,7 +12,7 @@ use serde_json::json;
 use shoal_objects::invalid::Reason;
 use shoal_objects::{Entropy, Errors, Path, Value};
 
-use super::access::{field, int_at, is_set, list_at, list_mut, set, set_default, str_at};
+use super::access::{existing_mut, field, int_at, is_set, list_at, list_mut, set, set_default, str_at};
 use super::service::{is_headless, needs_cluster_ip, needs_health_check_port, needs_node_port};
 use super::service_validation::validate_cluster_ips;
 
@@ -36,8 +36,8 @@ pub struct Reserved {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Held {
-    ips: Vec<u32>,
-    ports: Vec<u16>,
+    ips: BTreeSet<u32>,
+    ports: BTreeSet<u16>,
 }
 
 impl Default for Allocator {
@@ -91,7 +91,7 @@ impl Allocator {
         let before = old.map(|old| self.held(old)).unwrap_or_default();
         let mut taken = Held::default();
         let mut errors = Errors::new();
-        if let Some(spec) = super::access::existing_mut(new, "spec") {
+        if let Some(spec) = existing_mut(new, "spec") {
             self.fill(spec, &before, &mut taken, entropy, &mut errors);
         }
         if !errors.is_empty() {
@@ -151,7 +151,9 @@ impl Allocator {
                     return;
                 }
                 match self.take_ip(ip) {
-                    Ok(()) => taken.ips.push(u32::from(ip)),
+                    Ok(()) => {
+                        taken.ips.insert(u32::from(ip));
+                    }
                     Err(why) => {
                         let detail = format!("failed to allocate IP {ip}: {why}");
                         errors.invalid(&path.child("clusterIPs"), &json!([ip.to_string()]), &detail);
@@ -165,7 +167,7 @@ impl Allocator {
             }
             Err(_) => match self.next_ip(entropy) {
                 Some(ip) => {
-                    taken.ips.push(u32::from(ip));
+                    taken.ips.insert(u32::from(ip));
                     set(spec, "clusterIP", ip.to_string());
                     set(spec, "clusterIPs", json!([ip.to_string()]));
                 }
@@ -189,7 +191,7 @@ impl Allocator {
         if !automatic && str_at(spec, "type") != "LoadBalancer" {
             return;
         }
-        let (path, mut by_port) = (Path::new("spec"), Vec::<(i64, u16)>::new());
+        let (path, mut by_port) = (Path::new("spec"), BTreeMap::<i64, u16>::new());
         // One port number with several protocols shares its node port, also with an entry further down that asks
         // for a particular one.
         let asked: Vec<(i64, i64)> = list_at(spec, "ports")
@@ -198,26 +200,29 @@ impl Allocator {
                 (int_at(port, "port").unwrap_or_default(), int_at(port, "nodePort").unwrap_or_default())
             })
             .collect();
+        let mut requested = BTreeMap::new();
+        for (number, node_port) in asked.iter().filter(|(_, node_port)| *node_port != 0) {
+            requested.entry(*number).or_insert(*node_port);
+        }
         let ports_path = path.child("ports");
         for (i, port) in list_mut(spec, "ports").iter_mut().enumerate() {
             let Some(&(number, own)) = asked.get(i) else { continue };
             if own == 0 && !automatic {
                 continue;
             }
-            let shared = by_port.iter().find(|(port, _)| *port == number).map(|(_, node_port)| *node_port);
+            let shared = by_port.get(&number).copied();
             if let Some(shared) = shared
                 && (own == 0 || own == i64::from(shared))
             {
                 set(port, "nodePort", shared);
                 continue;
             }
-            let later = asked.iter().skip(i).find(|(port, asked)| *port == number && *asked != 0);
             let wanted =
-                if own == 0 && shared.is_none() { later.map_or(0, |(_, asked)| *asked) } else { own };
+                if own == 0 && shared.is_none() { requested.get(&number).copied().unwrap_or(0) } else { own };
             match self.port(wanted, before, taken, entropy) {
                 Ok(node_port) => {
                     set(port, "nodePort", node_port);
-                    by_port.push((number, node_port));
+                    by_port.entry(number).or_insert(node_port);
                 }
                 Err(why) => {
                     let element = ports_path.index(i);
@@ -275,7 +280,7 @@ impl Allocator {
         if !self.used_ports.insert(port) {
             return Err("provided port is already allocated".to_owned());
         }
-        taken.ports.push(port);
+        taken.ports.insert(port);
         Ok(port)
     }
 
@@ -392,7 +397,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn create(allocator: &mut Allocator, spec: Value) -> Result<Value, Errors> {
+    fn create(allocator: &mut Allocator, spec: &Value) -> Result<Value, Errors> {
         let mut service = json!({"spec": spec});
         (RULES.default)(&mut service);
         (RULES.prepare_create)(&mut service);
@@ -416,7 +421,7 @@ mod tests {
     #[test]
     fn a_service_gets_an_address_of_the_network() {
         let mut allocator = Allocator::default();
-        let a = create(&mut allocator, json!({"ports": [{"port": 80}]})).unwrap();
+        let a = create(&mut allocator, &json!({"ports": [{"port": 80}]})).unwrap();
         let ip: Ipv4Addr = a["spec"]["clusterIP"].as_str().unwrap().parse().unwrap();
         assert_eq!(u32::from(ip) >> 20, u32::from(Ipv4Addr::new(10, 96, 0, 0)) >> 20);
         assert_eq!(a["spec"]["clusterIPs"], json!([ip.to_string()]));
@@ -429,7 +434,7 @@ mod tests {
     #[test]
     fn headless_and_external_services_get_none() {
         let mut allocator = Allocator::default();
-        let headless = create(&mut allocator, json!({"clusterIP": "None", "selector": {"a": "b"}})).unwrap();
+        let headless = create(&mut allocator, &json!({"clusterIP": "None", "selector": {"a": "b"}})).unwrap();
         assert_eq!(
             headless["spec"],
             json!({
@@ -438,9 +443,9 @@ mod tests {
                 "sessionAffinity": "None", "type": "ClusterIP",
             })
         );
-        let external = create(&mut allocator, json!({"type": "ExternalName", "externalName": "x"})).unwrap();
+        let external = create(&mut allocator, &json!({"type": "ExternalName", "externalName": "x"})).unwrap();
         assert!(external["spec"].get("clusterIP").is_none());
-        let bare = create(&mut allocator, json!({"clusterIP": "None"})).unwrap();
+        let bare = create(&mut allocator, &json!({"clusterIP": "None"})).unwrap();
         assert_eq!(bare["spec"]["ipFamilies"], json!(["IPv4", "IPv6"]));
         assert!(allocator.used_ips.is_empty());
     }
@@ -448,7 +453,7 @@ mod tests {
     #[test]
     fn node_ports_follow_the_type() {
         let mut allocator = Allocator::default();
-        let np = create(&mut allocator, json!({"type": "NodePort", "ports": [{"port": 80}]})).unwrap();
+        let np = create(&mut allocator, &json!({"type": "NodePort", "ports": [{"port": 80}]})).unwrap();
         let port = np["spec"]["ports"][0]["nodePort"].as_i64().unwrap();
         assert!((30000..=32767).contains(&port));
         let cluster = change(&mut allocator, &np, &[("type", json!("ClusterIP"))]).unwrap();
@@ -473,26 +478,26 @@ mod tests {
         let mut allocator = Allocator::default();
         let spec =
             json!({"type": "NodePort", "clusterIP": "10.96.0.5", "ports": [{"port": 1, "nodePort": 30001}]});
-        create(&mut allocator, spec.clone()).unwrap();
+        create(&mut allocator, &spec).unwrap();
         assert_eq!(
-            create(&mut allocator, spec).unwrap_err().to_string(),
+            create(&mut allocator, &spec).unwrap_err().to_string(),
             "spec.clusterIPs: Invalid value: [\"10.96.0.5\"]: failed to allocate IP 10.96.0.5: \
              provided IP is already allocated"
         );
         let port = json!({"type": "NodePort", "ports": [{"port": 1, "nodePort": 30001}]});
         assert_eq!(
-            create(&mut allocator, port).unwrap_err().to_string(),
+            create(&mut allocator, &port).unwrap_err().to_string(),
             "spec.ports[0].nodePort: Invalid value: 30001: provided port is already allocated"
         );
         let outside = json!({"type": "NodePort", "ports": [{"port": 1, "nodePort": 80}]});
         assert_eq!(
-            create(&mut allocator, outside).unwrap_err().to_string(),
+            create(&mut allocator, &outside).unwrap_err().to_string(),
             "spec.ports[0].nodePort: Invalid value: 80: provided port is not in the valid range. \
              The range of valid ports is 30000-32767"
         );
         let abroad = json!({"clusterIP": "10.0.0.1", "ports": [{"port": 1}]});
         assert_eq!(
-            create(&mut allocator, abroad).unwrap_err().to_string(),
+            create(&mut allocator, &abroad).unwrap_err().to_string(),
             "spec.clusterIPs: Invalid value: [\"10.0.0.1\"]: failed to allocate IP 10.0.0.1: the provided IP \
              (10.0.0.1) is not in the valid range. The range of valid IPs is 10.96.0.0/12"
         );
@@ -506,7 +511,7 @@ mod tests {
             {"name": "t", "port": 53, "protocol": "TCP"},
             {"name": "u", "port": 53, "protocol": "UDP", "nodePort": 30053},
         ]);
-        let service = create(&mut allocator, json!({"type": "NodePort", "ports": ports})).unwrap();
+        let service = create(&mut allocator, &json!({"type": "NodePort", "ports": ports})).unwrap();
         assert_eq!(service["spec"]["ports"][0]["nodePort"], 30053);
         assert_eq!(service["spec"]["ports"][1]["nodePort"], 30053);
     }
@@ -515,7 +520,7 @@ mod tests {
     fn local_balancers_get_a_health_check_port() {
         let mut allocator = Allocator::default();
         let spec = json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": [{"port": 80}]});
-        let service = create(&mut allocator, spec).unwrap();
+        let service = create(&mut allocator, &spec).unwrap();
         assert!(service["spec"]["healthCheckNodePort"].is_number());
         assert_eq!(allocator.used_ports.len(), 2);
         allocator.release(&service);
@@ -537,12 +542,12 @@ mod tests {
     fn a_full_network_says_so() {
         let mut allocator = Allocator::new(Ipv4Addr::new(10, 0, 0, 0), 30, 30000..=30000);
         for _ in 0..2 {
-            create(&mut allocator, json!({"ports": [{"port": 80}]})).unwrap();
+            create(&mut allocator, &json!({"ports": [{"port": 80}]})).unwrap();
         }
-        let full = create(&mut allocator, json!({"ports": [{"port": 80}]})).unwrap_err();
+        let full = create(&mut allocator, &json!({"ports": [{"port": 80}]})).unwrap_err();
         assert_eq!(full.0[0].reason, Reason::Internal);
         let mut none = Allocator::new(Ipv4Addr::new(10, 0, 0, 0), 32, 30000..=30000);
-        assert!(create(&mut none, json!({"ports": [{"port": 80}]})).is_err());
+        assert!(create(&mut none, &json!({"ports": [{"port": 80}]})).is_err());
     }
 
     proptest! {
@@ -558,7 +563,7 @@ mod tests {
                     services.push(change(&mut allocator, &old, &fields).unwrap());
                 } else {
                     let spec = json!({"type": names[*kind], "externalName": "x", "ports": [{"port": 80}]});
-                    services.push(create(&mut allocator, spec).unwrap());
+                    services.push(create(&mut allocator, &spec).unwrap());
                 }
             }
             let mut fresh = Allocator::new(Ipv4Addr::new(10, 0, 0, 0), 24, 30000..=30100);

@@ -5,6 +5,7 @@ use shoal_objects::meta::validate_labels;
 use shoal_objects::{Errors, Path, Value, meta, names};
 
 use super::access::{at, field, int_at, is_set, list_at, object_at, str_at};
+use super::seen::Seen;
 use super::service::{externally_accessible, is_headless, needs_health_check_port, type_of};
 use super::{checks, net};
 
@@ -83,7 +84,7 @@ fn validate_type_fields(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
 
 fn validate_ports(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let ports = list_at(spec, "ports");
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = Seen::default();
     for (i, port) in ports.iter().enumerate() {
         let path = path.index(i);
         let name = str_at(port, "name");
@@ -93,10 +94,8 @@ fn validate_ports(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             }
         } else {
             checks::text(errors, &path.child("name"), name, names::dns1123_label(name));
-            if seen.contains(&name) {
+            if seen.again(name) {
                 errors.duplicate(&path.child("name"), &name.into());
-            } else {
-                seen.push(name);
             }
         }
         net::port_number(errors, &path.child("port"), int_at(port, "port").unwrap_or_default());
@@ -147,6 +146,7 @@ pub(super) fn validate_cluster_ips(spec: &Value, errors: &mut Errors) {
         _ => {}
     }
     let families = list_at(spec, "ipFamilies");
+    let mut seen = Seen::default();
     for (i, family) in families.iter().enumerate() {
         checks::supported_text(
             family.as_str().unwrap_or_default(),
@@ -154,7 +154,7 @@ pub(super) fn validate_cluster_ips(spec: &Value, errors: &mut Errors) {
             &families_path.index(i),
             errors,
         );
-        if families.iter().take(i).any(|earlier| earlier == family) {
+        if seen.again(family.as_str().unwrap_or_default()) {
             errors.duplicate(&families_path.index(i), family);
         }
     }
@@ -176,13 +176,13 @@ pub(super) fn validate_cluster_ips(spec: &Value, errors: &mut Errors) {
     if !sound || is_headless(spec) {
         return;
     }
-    let is_v6 = |ip: &&str| ip.contains(':');
-    if ips.len() > 1 && (ips.iter().all(is_v6) || !ips.iter().any(|ip| is_v6(&ip))) {
+    let is_v6 = |ip: &str| ip.contains(':');
+    if ips.len() > 1 && (ips.iter().all(|ip| is_v6(ip)) || !ips.iter().any(|ip| is_v6(ip))) {
         errors.invalid(&plural, &given, "may specify no more than one IP for each IP family");
     }
     for (i, (ip, family)) in ips.iter().zip(families).enumerate() {
         let wanted = family.as_str().unwrap_or_default();
-        if FAMILIES.contains(&wanted) && (wanted == "IPv6") != is_v6(&ip) {
+        if FAMILIES.contains(&wanted) && (wanted == "IPv6") != is_v6(ip) {
             let detail = format!("expected an {wanted} value as indicated by `ipFamilies[{i}]`");
             errors.invalid_str(&plural.index(i), ip, &detail);
         }
@@ -199,20 +199,20 @@ fn validate_node_ports(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             }
         }
     }
-    let key = |port: &Value, name: &str| {
-        (int_at(port, name).unwrap_or_default(), str_at(port, "protocol").to_owned())
-    };
+    let key = |number: i64, port: &Value| format!("{number} {}", str_at(port, "protocol"));
+    let mut seen = Seen::default();
     for (i, port) in ports.iter().enumerate() {
-        let earlier = |name: &str| ports.iter().take(i).any(|other| key(other, name) == key(port, name));
-        if is_set(port, "nodePort") && earlier("nodePort") {
-            let number = int_at(port, "nodePort").unwrap_or_default();
+        let number = int_at(port, "nodePort").unwrap_or_default();
+        if number != 0 && seen.again(key(number, port)) {
             errors.duplicate(&path.index(i).child("nodePort"), &number.into());
         }
     }
+    let mut seen = Seen::default();
     for (i, port) in ports.iter().enumerate() {
-        if ports.iter().take(i).any(|other| key(other, "port") == key(port, "port")) {
-            let (number, protocol) = key(port, "port");
-            errors.duplicate(&path.index(i), &json!({"port": number, "protocol": protocol}));
+        let number = int_at(port, "port").unwrap_or_default();
+        if seen.again(key(number, port)) {
+            let value = json!({"port": number, "protocol": str_at(port, "protocol")});
+            errors.duplicate(&path.index(i), &value);
         }
     }
 }
@@ -395,7 +395,7 @@ mod tests {
     use super::super::testing::causes;
     use super::*;
 
-    fn refused(spec: Value) -> Vec<String> {
+    fn refused(spec: &Value) -> Vec<String> {
         let mut service = json!({"spec": spec});
         (RULES.default)(&mut service);
         (RULES.prepare_create)(&mut service);
@@ -404,12 +404,12 @@ mod tests {
 
     #[test]
     fn a_service_has_ports_unless_it_is_headless_or_elsewhere() {
-        assert_eq!(refused(json!({})), ["spec.ports FieldValueRequired"]);
-        assert!(refused(json!({"clusterIP": "None"})).is_empty());
-        assert!(refused(json!({"type": "ExternalName", "externalName": "a.test."})).is_empty());
-        assert_eq!(refused(json!({"type": "ExternalName"})), ["spec.externalName FieldValueRequired"]);
+        assert_eq!(refused(&json!({})), ["spec.ports FieldValueRequired"]);
+        assert!(refused(&json!({"clusterIP": "None"})).is_empty());
+        assert!(refused(&json!({"type": "ExternalName", "externalName": "a.test."})).is_empty());
+        assert_eq!(refused(&json!({"type": "ExternalName"})), ["spec.externalName FieldValueRequired"]);
         assert_eq!(
-            refused(json!({"type": "NodePort", "clusterIP": "None", "ports": [{"port": 1}]})),
+            refused(&json!({"type": "NodePort", "clusterIP": "None", "ports": [{"port": 1}]})),
             ["spec.clusterIPs[0] FieldValueInvalid"]
         );
     }
@@ -419,7 +419,7 @@ mod tests {
         let ports =
             json!([{"port": 80}, {"port": 80, "name": "a"}, {"port": 70000, "name": "a", "protocol": "X"}]);
         assert_eq!(
-            refused(json!({"ports": ports})),
+            refused(&json!({"ports": ports})),
             [
                 "spec.ports[0].name FieldValueRequired",
                 "spec.ports[2].name FieldValueDuplicate",
@@ -430,7 +430,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            refused(json!({"ports": [{"port": 80, "nodePort": 30000}]})),
+            refused(&json!({"ports": [{"port": 80, "nodePort": 30000}]})),
             ["spec.ports[0].nodePort FieldValueForbidden"]
         );
     }
@@ -438,11 +438,11 @@ mod tests {
     #[test]
     fn addresses_are_addresses() {
         assert_eq!(
-            refused(json!({"clusterIP": "x", "ports": [{"port": 1}]})),
+            refused(&json!({"clusterIP": "x", "ports": [{"port": 1}]})),
             ["spec.clusterIPs[0] FieldValueInvalid"]
         );
         assert_eq!(
-            refused(json!({"type": "Odd", "externalIPs": ["127.0.0.1"], "ports": [{"port": 1}]})),
+            refused(&json!({"type": "Odd", "externalIPs": ["127.0.0.1"], "ports": [{"port": 1}]})),
             ["spec.externalIPs[0] FieldValueInvalid", "spec.type FieldValueNotSupported"]
         );
     }
@@ -450,7 +450,7 @@ mod tests {
     #[test]
     fn fields_of_other_types_are_refused() {
         assert_eq!(
-            refused(json!({
+            refused(&json!({
                 "ports": [{"port": 1}], "externalTrafficPolicy": "Local", "healthCheckNodePort": 30001,
                 "loadBalancerClass": "a.test/b", "loadBalancerSourceRanges": ["10.0.0.0/8"],
                 "allocateLoadBalancerNodePorts": true,

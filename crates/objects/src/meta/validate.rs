@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::Map;
-use crate::invalid::{Errors, Path};
+use crate::invalid::{Errors, Path, Reason};
 use crate::{meta, names};
 
 const ANNOTATIONS_MAX_BYTES: usize = 256 << 10;
@@ -59,8 +59,8 @@ pub fn validate_custom_metadata(
     validate_parts(obj, path, errors);
 }
 
-/// Checks `generateName` as the beginning of a name. Most built-in kinds do; Service and Namespace leave it to
-/// the check of the generated name.
+/// Checks `generateName` as the beginning of a name. Most built-in kinds do; some (Service) leave it to the check of
+/// the generated name.
 pub fn validate_generate_name(
     obj: &Value,
     path: &Path<'_>,
@@ -188,7 +188,7 @@ fn validate_owner_references(owners: &[Value], path: &Path<'_>, errors: &mut Err
         if api_version == "v1" && kind == "Event" {
             let detail = "/v1, Kind=Event is disallowed from being an owner";
             let message = format!("Invalid value: {}: {detail}", owner_text(owner));
-            errors.push(path, crate::invalid::Reason::Invalid, message);
+            errors.push(path, Reason::Invalid, message);
         }
         if owner.get("controller") == Some(&Value::Bool(true)) {
             let this = format!("{kind}/{name}");
@@ -201,7 +201,7 @@ fn validate_owner_references(owners: &[Value], path: &Path<'_>, errors: &mut Err
                          references for {first} and {this}",
                         all.join(",")
                     );
-                    errors.push(path, crate::invalid::Reason::Invalid, message);
+                    errors.push(path, Reason::Invalid, message);
                 }
             }
         }

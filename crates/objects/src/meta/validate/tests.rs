@@ -1,13 +1,13 @@
 use super::*;
 
-fn new_errors(metadata: Value) -> Vec<String> {
+fn new_errors(metadata: &Value) -> Vec<String> {
     let mut errors = Errors::new();
     let obj = json!({ "metadata": metadata });
     validate_metadata(&obj, &Path::new("metadata"), true, names::dns1123_subdomain, &mut errors);
     errors.0.iter().map(ToString::to_string).collect()
 }
 
-fn update_errors(new: Value, old: Value) -> Vec<String> {
+fn update_errors(new: &Value, old: &Value) -> Vec<String> {
     let mut errors = Errors::new();
     validate_metadata_update(&json!({ "metadata": new }), &json!({ "metadata": old }), &mut errors);
     errors.0.iter().map(ToString::to_string).collect()
@@ -16,13 +16,13 @@ fn update_errors(new: Value, old: Value) -> Vec<String> {
 #[test]
 fn a_name_and_a_namespace_are_wanted() {
     assert_eq!(
-        new_errors(json!({})),
+        new_errors(&json!({})),
         [
             "metadata.name: Required value: name or generateName is required",
             "metadata.namespace: Required value"
         ]
     );
-    assert!(new_errors(json!({"name": "Upper", "namespace": "n"}))[0].starts_with(
+    assert!(new_errors(&json!({"name": "Upper", "namespace": "n"}))[0].starts_with(
         "metadata.name: Invalid value: \"Upper\": a lowercase RFC 1123 subdomain must consist of lower case"
     ));
     let mut errors = Errors::new();
@@ -44,7 +44,7 @@ fn a_generated_name_may_end_in_a_dash_for_now() {
 
 #[test]
 fn labels_and_annotations_are_checked_by_key_and_value() {
-    let found = new_errors(json!({
+    let found = new_errors(&json!({
         "name": "a", "namespace": "n",
         "labels": {"bad key!": "v", "ok": "not ok", "a/b/c": "x", "l": "x".repeat(64)},
         "annotations": {"bad key": "v", "UPPER.io/x": "fine"}
@@ -56,7 +56,7 @@ fn labels_and_annotations_are_checked_by_key_and_value() {
     assert!(found[3].starts_with("metadata.labels: Invalid value: \"not ok\": a valid label must"));
     assert!(found[4].starts_with("metadata.annotations: Invalid value: \"bad key\": name part must"));
     let found = new_errors(
-        json!({"name": "a", "namespace": "n", "annotations": {"k": "x".repeat(ANNOTATIONS_MAX_BYTES)}}),
+        &json!({"name": "a", "namespace": "n", "annotations": {"k": "x".repeat(ANNOTATIONS_MAX_BYTES)}}),
     );
     assert_eq!(found, ["metadata.annotations: Too long: may not be more than 262144 bytes"]);
 }
@@ -64,7 +64,7 @@ fn labels_and_annotations_are_checked_by_key_and_value() {
 #[test]
 fn finalizers_need_a_domain_and_must_not_contradict_each_other() {
     let with =
-        |finalizers: Value| new_errors(json!({"name": "a", "namespace": "n", "finalizers": finalizers}));
+        |finalizers: Value| new_errors(&json!({"name": "a", "namespace": "n", "finalizers": finalizers}));
     assert_eq!(
         with(json!(["noslash"])),
         [
@@ -86,7 +86,7 @@ fn finalizers_need_a_domain_and_must_not_contradict_each_other() {
 
 #[test]
 fn owners_are_complete_and_only_one_controls() {
-    let with = |owners: Value| new_errors(json!({"name": "a", "namespace": "n", "ownerReferences": owners}));
+    let with = |owners: Value| new_errors(&json!({"name": "a", "namespace": "n", "ownerReferences": owners}));
     assert_eq!(
         with(json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "", "uid": ""}])),
         [
@@ -111,7 +111,7 @@ fn owners_are_complete_and_only_one_controls() {
 
 #[test]
 fn managed_fields_have_a_known_form() {
-    let found = new_errors(json!({"name": "a", "namespace": "n", "managedFields": [
+    let found = new_errors(&json!({"name": "a", "namespace": "n", "managedFields": [
         {"operation": "Guess", "fieldsType": "V0", "manager": "x\u{7}"}, {"operation": "Apply", "manager": "ok"}
     ]}));
     assert_eq!(found.len(), 3);
@@ -124,9 +124,9 @@ fn managed_fields_have_a_known_form() {
 #[test]
 fn identity_never_changes() {
     let old = json!({"name": "a", "namespace": "n", "uid": "u", "creationTimestamp": "t", "generation": 3});
-    assert!(update_errors(old.clone(), old.clone()).is_empty());
+    assert!(update_errors(&old, &old).is_empty());
     let found =
-        update_errors(json!({"name": "b", "namespace": "m", "uid": "v", "deletionTimestamp": "d"}), old);
+        update_errors(&json!({"name": "b", "namespace": "m", "uid": "v", "deletionTimestamp": "d"}), &old);
     assert_eq!(
         found,
         [
@@ -145,13 +145,13 @@ fn a_dying_object_takes_no_new_finalizers() {
     let old = json!({"deletionTimestamp": "t", "finalizers": ["x.test/f"]});
     let new = json!({"deletionTimestamp": "t", "finalizers": ["x.test/f", "x.test/new"]});
     assert_eq!(
-        update_errors(new, old.clone()),
+        update_errors(&new, &old),
         [
             "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new \
           finalizers []string{\"x.test/new\"}"
         ]
     );
-    assert!(update_errors(json!({"deletionTimestamp": "t"}), old).is_empty());
+    assert!(update_errors(&json!({"deletionTimestamp": "t"}), &old).is_empty());
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn wrong_types_do_no_harm() {
     for odd in
         [json!(null), json!([]), json!({"labels": [1], "finalizers": {"a": 1}, "ownerReferences": [7, null]})]
     {
-        new_errors(odd.clone());
-        update_errors(odd.clone(), odd);
+        new_errors(&odd);
+        update_errors(&odd, &odd);
     }
 }

@@ -1,0 +1,158 @@
+//! POST to a collection.
+
+use serde_json::{Value, json};
+use shoal_objects::{Errors, Path, meta};
+use shoal_store::{EventKind, Object, Precondition, WriteError};
+use std::sync::Arc;
+
+use crate::admission;
+use crate::encode;
+use crate::handlers::{Call, to_storage};
+use crate::kinds::NameRule;
+use crate::registry::Resource;
+use crate::response::Reply;
+use crate::status::{Failure, Outcome};
+
+/// Generated names keep this much of their base.
+const BASE_LENGTH: usize = 58;
+const SUFFIX_LENGTH: usize = 5;
+/// How often a generated name that is taken is drawn again.
+const NAME_TRIES: usize = 8;
+
+/// What became of a write.
+pub enum Written {
+    /// It is in the store.
+    Stored(Arc<Object>),
+    /// It would have been; or it is what a write that ended in a deletion answers.
+    Shown(Value),
+}
+
+/// Answers a create request.
+pub async fn create(call: &Call<'_>) -> Outcome<Reply> {
+    let dry_run = call.dry_run("CreateOptions")?;
+    let resource = &call.target.resource;
+    let object = call.body_object(&resource.api_version, &resource.kind)?;
+    let written = insert(call, object, dry_run).await?;
+    answer(call, 201, &written)
+}
+
+/// The response to a write.
+pub fn answer(call: &Call<'_>, status: u16, written: &Written) -> Outcome<Reply> {
+    match written {
+        Written::Stored(object) => call.answer_stored(status, object),
+        Written::Shown(value) => call.answer(status, value),
+    }
+}
+
+/// Brings a decoded object into the store: defaults, admission, system fields, validation, write.
+pub async fn insert(call: &Call<'_>, mut object: Value, dry_run: bool) -> Outcome<Written> {
+    let resource = &*call.target.resource;
+    check_namespace(call, &mut object)?;
+    (resource.rules.default)(&mut object);
+    let generated = meta::name(&object).is_empty() && !meta::generate_name(&object).is_empty();
+    admission::create(call, &mut object).await?;
+    for attempt in 1.. {
+        let mut candidate = if generated { object.clone() } else { std::mem::take(&mut object) };
+        fill_system_fields(call, &mut candidate)?;
+        (resource.rules.prepare_create)(&mut candidate);
+        validate(resource, &candidate)?;
+        let reserved = call.server.allocate(resource, &mut candidate, None, dry_run)?;
+        let name = meta::name(&candidate).to_owned();
+        let key = resource.key(meta::namespace(&candidate), &name);
+        if dry_run {
+            if call.server.store.get(&resource.table, &key).await.is_some() {
+                return Err(Failure::already_exists(resource, &name));
+            }
+            return Ok(Written::Shown(candidate));
+        }
+        let draft = encode::draft(resource, &to_storage(resource, candidate));
+        let put = call.server.store.put(&resource.table, &key, Precondition::Absent, |revision, _| {
+            draft.seal(EventKind::Created, revision)
+        });
+        match put.await {
+            Ok(object) => {
+                reserved.keep();
+                return Ok(Written::Stored(object));
+            }
+            Err(WriteError::Unavailable(why)) => return Err(Failure::unavailable(&why)),
+            Err(_) if generated && attempt < NAME_TRIES => {}
+            Err(_) => return Err(Failure::already_exists(resource, &name)),
+        }
+    }
+    Err(Failure::internal("no free name found"))
+}
+
+/// The namespace of the body must be the one of the path, or absent.
+pub fn check_namespace(call: &Call<'_>, object: &mut Value) -> Outcome<()> {
+    let resource = &call.target.resource;
+    let wanted = call.target.namespace.as_str();
+    let given = meta::namespace(object);
+    if resource.namespaced && !given.is_empty() && given != wanted {
+        return Err(Failure::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    if !object["metadata"].is_object() {
+        object["metadata"] = json!({});
+    }
+    if resource.namespaced {
+        object["metadata"]["namespace"] = Value::from(wanted);
+    }
+    Ok(())
+}
+
+fn fill_system_fields(call: &Call<'_>, object: &mut Value) -> Outcome<()> {
+    let resource = &call.target.resource;
+    let generate = meta::generate_name(object).to_owned();
+    let Some(metadata) = object["metadata"].as_object_mut() else {
+        return Err(Failure::bad_request("metadata is not an object"));
+    };
+    let version = metadata.remove("resourceVersion");
+    if version.as_ref().and_then(Value::as_str).is_some_and(|v| !v.is_empty()) {
+        return Err(Failure::internal("resourceVersion should not be set on objects to be created"));
+    }
+    for field in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "managedFields"] {
+        metadata.remove(field);
+    }
+    metadata.insert("uid".into(), call.server.entropy.uid().into());
+    metadata.insert("creationTimestamp".into(), call.server.clock.now().to_string().into());
+    if resource.traits.generation {
+        metadata.insert("generation".into(), 1.into());
+    }
+    if metadata.get("name").and_then(Value::as_str).unwrap_or_default().is_empty() && !generate.is_empty() {
+        let base: String = generate.chars().take(BASE_LENGTH).collect();
+        let suffix = call.server.entropy.name_suffix(SUFFIX_LENGTH);
+        metadata.insert("name".into(), format!("{base}{suffix}").into());
+    }
+    if resource.traits.status
+        && let Some(members) = object.as_object_mut()
+        && members.contains_key("status")
+    {
+        members.insert("status".into(), json!({}));
+        (resource.rules.default)(object);
+    }
+    Ok(())
+}
+
+fn validate(resource: &Resource, object: &Value) -> Outcome<()> {
+    let mut errors = Errors::new();
+    let path = Path::new("metadata");
+    meta::validate_metadata(object, &path, resource.namespaced, |name| name_errors(resource, name), &mut errors);
+    (resource.rules.validate)(object, &mut errors);
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::invalid(&resource.group, &resource.kind, meta::name(object), &errors))
+}
+
+/// What is wrong with a name of this kind.
+pub fn name_errors(resource: &Resource, name: &str) -> Vec<String> {
+    use shoal_objects::names;
+    match resource.rules.name {
+        NameRule::Subdomain => names::dns1123_subdomain(name),
+        NameRule::Label => names::dns1123_label(name),
+        NameRule::Label1035 => names::dns1035_label(name),
+        NameRule::PathSegment => names::path_segment_name(name),
+        NameRule::Free => Vec::new(),
+    }
+}

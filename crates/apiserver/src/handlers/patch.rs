@@ -1,0 +1,143 @@
+//! PATCH of one object.
+
+use serde_json::Value;
+use shoal_objects::patch::{JsonPatchError, json_patch, merge_patch, strategic_merge};
+use shoal_objects::{Errors, Path, meta};
+
+use crate::builtin;
+use crate::decode;
+use crate::handlers::update::{Facet, modify};
+use crate::handlers::{Call, FieldValidation, create};
+use crate::kinds::options;
+use crate::negotiate::{PatchKind, patch_kind};
+use crate::registry::Resource;
+use crate::response::Reply;
+use crate::status::{Failure, Outcome};
+
+/// A patch that has been read but not applied.
+pub struct Patch {
+    kind: PatchKind,
+    body: Value,
+}
+
+/// Answers a patch request.
+pub async fn patch(call: &Call<'_>, facet: Facet) -> Outcome<Reply> {
+    let patch = read(call)?;
+    let dry_run = call.dry_run("PatchOptions")?;
+    let resource = call.target.resource.clone();
+    let written = modify(call, facet, dry_run, |current| {
+        let mut proposed = apply(&resource, &patch, current)?;
+        check_identity(&proposed, current, &call.target.name)?;
+        conform(call, &resource, &patch, &mut proposed)?;
+        (resource.rules.default)(&mut proposed);
+        Ok(proposed)
+    });
+    create::answer(call, 200, &written.await?)
+}
+
+/// Reads the patch and checks the options that go with it.
+pub fn read(call: &Call<'_>) -> Outcome<Patch> {
+    let kind = patch_kind(call.headers)?;
+    let mut errors = Errors::new();
+    let dry_run: Vec<&str> = call.query.all("dryRun").filter(|v| !v.is_empty()).collect();
+    let manager = call.query.get("fieldManager").unwrap_or_default();
+    let validation = call.query.get("fieldValidation").unwrap_or_default();
+    let force = call.query.get("force").map(|_| call.query.flag("force"));
+    options::validate_patch(&dry_run, manager, validation, force, kind == PatchKind::Apply, &mut errors);
+    if !errors.is_empty() {
+        return Err(Failure::invalid("meta.k8s.io", "PatchOptions", "", &errors));
+    }
+    if kind == PatchKind::Apply {
+        return Err(Failure::unsupported_media_type(
+            "server-side apply is not served yet: use a merge patch or a strategic merge patch",
+        ));
+    }
+    let (body, _) = decode::parse_json(&call.body)
+        .map_err(|why| Failure::bad_request(format!("error decoding patch: {why}")))?;
+    Ok(Patch { kind, body })
+}
+
+/// The object as the patch makes it.
+pub fn apply(resource: &Resource, patch: &Patch, current: &Value) -> Outcome<Value> {
+    let mut proposed = current.clone();
+    match patch.kind {
+        PatchKind::Merge | PatchKind::Apply => {
+            if !patch.body.is_object() {
+                return Err(Failure::bad_request("error decoding patch: a merge patch is an object"));
+            }
+            merge_patch(&mut proposed, &patch.body);
+        }
+        PatchKind::Json => json_patch(&mut proposed, &patch.body).map_err(|error| match error {
+            JsonPatchError::Malformed(why) => Failure::bad_request(format!("error decoding patch: {why}")),
+            JsonPatchError::TooLarge(why) => {
+                Failure::new(http::StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", why)
+            }
+            JsonPatchError::Failed(_) => Failure::new(
+                http::StatusCode::UNPROCESSABLE_ENTITY,
+                "Invalid",
+                "the server rejected our request due to an error in our request",
+            )
+            .with_details(),
+        })?,
+        PatchKind::Strategic => {
+            let Some(type_id) = resource.type_id else {
+                return Err(Failure::unsupported_media_type(
+                    "the body of the request was in an unknown format - accepted media types include: \
+                     application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+                ));
+            };
+            strategic_merge(builtin::types(), type_id, &mut proposed, &patch.body)
+                .map_err(|error| Failure::internal(error.to_string()))?;
+        }
+    }
+    Ok(proposed)
+}
+
+/// A patch cannot make another object of this one.
+fn check_identity(proposed: &Value, current: &Value, name: &str) -> Outcome<()> {
+    for field in ["kind", "apiVersion"] {
+        if proposed.get(field) != current.get(field) {
+            return Err(Failure::bad_request(format!(
+                "the {field} in the patch ({}) does not match the object's ({})",
+                proposed[field], current[field]
+            )));
+        }
+    }
+    if meta::name(proposed) != name {
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({}) does not match the name on the URL ({name})",
+            meta::name(proposed)
+        )));
+    }
+    if meta::namespace(proposed) != meta::namespace(current) {
+        return Err(Failure::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    Ok(())
+}
+
+/// Gives the patched object the shape of its type.
+fn conform(call: &Call<'_>, resource: &Resource, patch: &Patch, proposed: &mut Value) -> Outcome<()> {
+    let Some(type_id) = resource.type_id else { return Ok(()) };
+    let invalid = |detail: String| {
+        let mut errors = Errors::new();
+        errors.invalid_str(&Path::new("patch"), &patch.body.to_string(), &detail);
+        Failure::invalid("", "", "", &errors)
+    };
+    let unknown = decode::conform(builtin::types(), type_id, proposed).map_err(invalid)?;
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    let complaints: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
+    match call.field_validation() {
+        FieldValidation::Ignore => Ok(()),
+        FieldValidation::Warn => {
+            complaints.into_iter().for_each(|c| call.warn(c));
+            Ok(())
+        }
+        FieldValidation::Strict => {
+            Err(invalid(format!("strict decoding error: {}", complaints.join(", "))))
+        }
+    }
+}

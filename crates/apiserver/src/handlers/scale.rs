@@ -1,0 +1,101 @@
+//! The scale subresource of workloads.
+
+use serde_json::{Value, json};
+use shoal_objects::selector::LabelSelector;
+use shoal_objects::{Errors, Path, meta};
+
+use crate::builtin;
+use crate::decode;
+use crate::handlers::create::Written;
+use crate::handlers::update::{Facet, modify};
+use crate::handlers::{Call, patch as patches};
+use crate::response::{Reply, reply};
+use crate::status::{Failure, Outcome};
+
+/// Answers with the scale.
+pub async fn get(call: &Call<'_>) -> Outcome<Reply> {
+    let object = call.served(&*call.stored().await?)?;
+    reply(call, 200, &scale_of(&object))
+}
+
+/// Replaces the scale.
+pub async fn update(call: &Call<'_>) -> Outcome<Reply> {
+    let dry_run = call.dry_run("UpdateOptions")?;
+    let wanted = call.body_object("autoscaling/v1", "Scale")?;
+    let given = meta::name(&wanted);
+    if !given.is_empty() && given != call.target.name {
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({given}) does not match the name on the URL ({})",
+            call.target.name
+        )));
+    }
+    set(call, dry_run, |_| Ok(wanted.clone())).await
+}
+
+/// Patches the scale.
+pub async fn patch(call: &Call<'_>) -> Outcome<Reply> {
+    let patch = patches::read(call)?;
+    let dry_run = call.dry_run("PatchOptions")?;
+    let scale = call.server.registry().scale();
+    set(call, dry_run, |object| {
+        let mut wanted = patches::apply(&scale, &patch, &scale_of(object))?;
+        if let Some(type_id) = builtin::type_of("autoscaling", "v1", "Scale") {
+            decode::conform(builtin::types(), type_id, &mut wanted).map_err(Failure::bad_request)?;
+        }
+        Ok(wanted)
+    })
+    .await
+}
+
+async fn set(call: &Call<'_>, dry_run: bool, mut wanted: impl FnMut(&Value) -> Outcome<Value>) -> Outcome<Reply> {
+    let written = modify(call, Facet::Main, dry_run, |object| {
+        let scale = wanted(object)?;
+        let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
+        if replicas < 0 {
+            let mut errors = Errors::new();
+            let path = Path::new("spec");
+            errors.invalid(&path.child("replicas"), &json!(replicas), "must be greater than or equal to 0");
+            return Err(Failure::invalid("autoscaling", "Scale", &call.target.name, &errors));
+        }
+        let mut next = object.clone();
+        next["spec"]["replicas"] = replicas.into();
+        // The version the client saw guards the whole object.
+        next["metadata"]["resourceVersion"] = meta::resource_version(&scale).into();
+        Ok(next)
+    })
+    .await?;
+    let object = match written {
+        Written::Stored(object) => call.served(&object)?,
+        Written::Shown(value) => value,
+    };
+    reply(call, 200, &scale_of(&object))
+}
+
+fn scale_of(object: &Value) -> Value {
+    let mut metadata = json!({});
+    for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        if let Some(value) = object["metadata"].get(field) {
+            metadata[field] = value.clone();
+        }
+    }
+    let mut spec = json!({});
+    // Zero is left out, as the real server does.
+    match object.pointer("/spec/replicas").and_then(Value::as_i64) {
+        Some(0) | None => {}
+        Some(n) => spec["replicas"] = n.into(),
+    }
+    let replicas = object.pointer("/status/replicas").and_then(Value::as_i64).unwrap_or(0);
+    let mut status = json!({"replicas": replicas});
+    let selector = object.pointer("/spec/selector");
+    let text = match selector {
+        Some(plain) if plain.get("matchLabels").is_none() && plain.get("matchExpressions").is_none() => {
+            LabelSelector::from_match_labels(plain).to_string()
+        }
+        Some(selector) => LabelSelector::from_object(selector).map(|s| s.to_string()).unwrap_or_default(),
+        None => String::new(),
+    };
+    if !text.is_empty() {
+        status["selector"] = text.into();
+    }
+    json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status})
+}

@@ -1,0 +1,92 @@
+//! Tokens for ServiceAccounts (TokenRequest).
+
+use serde_json::{Value, json};
+use shoal_objects::{Errors, Path, meta};
+
+use crate::access::tokens::{BoundObject, TokenRequest};
+use crate::handlers::{Call, served};
+use crate::response::{Reply, reply};
+use crate::status::{Failure, Outcome};
+
+const DEFAULT_SECONDS: i64 = 3600;
+const SHORTEST: i64 = 600;
+const LONGEST: i64 = 1 << 32;
+
+/// Issues a token for the account of the path.
+pub async fn create(call: &Call<'_>) -> Outcome<Reply> {
+    let dry_run = call.dry_run("CreateOptions")?;
+    let mut request = call.body_object("authentication.k8s.io/v1", "TokenRequest")?;
+    let seconds = request.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(DEFAULT_SECONDS);
+    check_seconds(seconds)?;
+    let account = call.served(&*call.stored().await?)?;
+    let audiences: Vec<String> = match request.pointer("/spec/audiences").and_then(Value::as_array) {
+        Some(list) if !list.is_empty() => list.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        _ => vec![crate::access::tokens::ISSUER.to_owned()],
+    };
+    let bound = match request.pointer("/spec/boundObjectRef") {
+        Some(reference) if reference.is_object() => Some(find_bound(call, reference).await?),
+        _ => None,
+    };
+    let now = call.server.clock.now();
+    let expires = now.plus_seconds(seconds);
+    let token = call.server.tokens.issue(&TokenRequest {
+        namespace: meta::namespace(&account),
+        name: meta::name(&account),
+        uid: meta::uid(&account),
+        audiences: &audiences,
+        seconds,
+        bound: bound.as_ref(),
+        id: &call.server.entropy.uid(),
+        now,
+    });
+    let token = token.map_err(|e| Failure::internal(format!("signing the token: {e}")))?;
+    request["metadata"] = json!({
+        "name": meta::name(&account), "namespace": meta::namespace(&account), "uid": meta::uid(&account),
+        "creationTimestamp": now.to_string(),
+    });
+    let reference = request.pointer("/spec/boundObjectRef").cloned().unwrap_or(Value::Null);
+    request["spec"] = json!({"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": reference});
+    let token = if dry_run { String::new() } else { token };
+    request["status"] = json!({"token": token, "expirationTimestamp": expires.to_string()});
+    reply(call, 201, &request)
+}
+
+fn check_seconds(seconds: i64) -> Outcome<()> {
+    let mut errors = Errors::new();
+    let spec = Path::new("spec");
+    let path = spec.child("expirationSeconds");
+    if seconds < SHORTEST {
+        errors.invalid(&path, &json!(seconds), "may not specify a duration less than 10 minutes");
+    } else if seconds > LONGEST {
+        errors.invalid(&path, &json!(seconds), "may not specify a duration larger than 2^32 seconds");
+    }
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::invalid("authentication.k8s.io", "TokenRequest", "", &errors))
+    }
+}
+
+/// The token ends with the object it is bound to.
+async fn find_bound(call: &Call<'_>, reference: &Value) -> Outcome<BoundObject> {
+    let text = |field: &str| reference[field].as_str().unwrap_or_default();
+    let (kind, name, uid) = (text("kind"), text("name"), text("uid"));
+    let plural = match kind {
+        "Pod" => "pods",
+        "Secret" => "secrets",
+        "Node" => "nodes",
+        _ => return Err(Failure::bad_request(format!("cannot bind token to object of type {kind}"))),
+    };
+    let registry = call.server.registry();
+    let Some(resource) = registry.find("", "v1", plural) else { return Err(Failure::no_such_resource()) };
+    let key = resource.key(&call.target.namespace, name);
+    let Some(object) = call.server.store.get(&resource.table, &key).await else {
+        return Err(Failure::not_found(resource, name));
+    };
+    let object = served(resource, &object)?;
+    if !uid.is_empty() && uid != meta::uid(&object) {
+        let why = format!("the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been deleted and then recreated");
+        return Err(Failure::conflict("", plural, name, &why));
+    }
+    Ok(BoundObject { kind: kind.to_owned(), name: name.to_owned(), uid: meta::uid(&object).to_owned() })
+}

@@ -1,0 +1,298 @@
+//! PUT of one object, and the way every change of an existing object takes.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use shoal_objects::{Errors, Path, meta};
+use shoal_store::{EventKind, Object, Precondition, WriteError};
+
+use crate::admission;
+use crate::encode;
+use crate::handlers::create::{self, Written};
+use crate::handlers::{Call, to_storage};
+use crate::kinds::pod;
+use crate::registry::Resource;
+use crate::response::Reply;
+use crate::status::{Failure, Outcome};
+
+/// How often a change that names no resourceVersion is tried on an object that others change too.
+const TRIES: usize = 100;
+
+/// Which part of the object a request may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Facet {
+    /// Everything but the status.
+    Main,
+    /// The status.
+    Status,
+    /// A pod's ephemeral containers.
+    EphemeralContainers,
+    /// A pod's resources.
+    Resize,
+    /// A namespace's spec.finalizers.
+    Finalize,
+    /// A certificate request's approval conditions.
+    Approval,
+}
+
+impl Facet {
+    /// The facet behind a subresource.
+    pub fn named(subresource: &str) -> Facet {
+        match subresource {
+            "ephemeralcontainers" => Facet::EphemeralContainers,
+            "resize" => Facet::Resize,
+            "finalize" => Facet::Finalize,
+            "approval" => Facet::Approval,
+            _ => Facet::Status,
+        }
+    }
+}
+
+/// Answers an update request.
+pub async fn update(call: &Call<'_>, facet: Facet) -> Outcome<Reply> {
+    let dry_run = call.dry_run("UpdateOptions")?;
+    let resource = &call.target.resource;
+    let mut object = call.body_object(&resource.api_version, &resource.kind)?;
+    create::check_namespace(call, &mut object)?;
+    check_name(call, &mut object)?;
+    (resource.rules.default)(&mut object);
+    let exists = call.stored().await;
+    if facet == Facet::Main && resource.traits.create_on_update && exists.is_err() {
+        let version = meta::resource_version(&object);
+        if !version.is_empty() && version != "0" {
+            return Err(Failure::not_found(resource, &call.target.name));
+        }
+        let written = create::insert(call, object, dry_run).await?;
+        return create::answer(call, 201, &written);
+    }
+    if facet == Facet::Main && resource.traits.conditional_update && meta::resource_version(&object).is_empty() {
+        exists?;
+        let mut errors = Errors::new();
+        errors.invalid(
+            &Path::new("metadata").child("resourceVersion"),
+            &json!(0),
+            "must be specified for an update",
+        );
+        return Err(Failure::invalid(&resource.group, &resource.plural, &call.target.name, &errors));
+    }
+    let written = modify(call, facet, dry_run, |_| Ok(object.clone())).await?;
+    create::answer(call, 200, &written)
+}
+
+fn check_name(call: &Call<'_>, object: &mut Value) -> Outcome<()> {
+    let (given, wanted) = (meta::name(object), call.target.name.as_str());
+    if given.is_empty() {
+        object["metadata"]["name"] = Value::from(wanted);
+    } else if given != wanted {
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({given}) does not match the name on the URL ({wanted})"
+        )));
+    }
+    Ok(())
+}
+
+/// Changes the object of the path: `propose` makes the new object from the present one and is asked again when
+/// another writer was faster, unless the proposal names a resourceVersion.
+pub async fn modify(
+    call: &Call<'_>,
+    facet: Facet,
+    dry_run: bool,
+    mut propose: impl FnMut(&Value) -> Outcome<Value>,
+) -> Outcome<Written> {
+    let resource = &*call.target.resource;
+    let mut stored = call.stored().await?;
+    for _ in 0..TRIES {
+        let current = call.served(&stored)?;
+        let mut proposed = propose(&current)?;
+        let conditional = check_version(resource, &proposed, &current)?;
+        prepare(call, facet, &mut proposed, &current);
+        if facet == Facet::Main {
+            admission::update(call, &mut proposed, &current).await?;
+        }
+        validate(resource, facet, &proposed, &current)?;
+        let reserved = call.server.allocate(resource, &mut proposed, Some(&current), dry_run)?;
+        if proposed == current {
+            return Ok(Written::Stored(stored));
+        }
+        let finished = deletion_is_finished(&proposed, &current);
+        if dry_run {
+            return Ok(Written::Shown(proposed));
+        }
+        let key = stored.key.clone();
+        let result = if finished {
+            // The deletion shows the object as it was last stored.
+            remove(call, &stored).await.map(|_| Written::Shown(proposed))
+        } else {
+            let draft = encode::draft(resource, &to_storage(resource, proposed));
+            let precondition = Precondition::Revision(stored.revision);
+            let seal = |revision, _| draft.seal(EventKind::Updated, revision);
+            call.server.store.put(&resource.table, &key, precondition, seal).await.map(Written::Stored)
+        };
+        match result {
+            Ok(written) => {
+                reserved.keep();
+                if finished {
+                    call.server.release(resource, &current);
+                }
+                return Ok(written);
+            }
+            Err(WriteError::Changed(_) | WriteError::Exists(_)) if conditional => {
+                return Err(Failure::modified(resource, &call.target.name));
+            }
+            Err(WriteError::Changed(newer) | WriteError::Exists(newer)) => stored = newer,
+            Err(WriteError::Missing) => return Err(Failure::not_found(resource, &call.target.name)),
+            Err(WriteError::Unavailable(why)) => return Err(Failure::unavailable(&why)),
+        }
+    }
+    Err(Failure::modified(resource, &call.target.name))
+}
+
+/// Deletes exactly this revision of an object.
+pub async fn remove(call: &Call<'_>, stored: &Object) -> Result<Arc<Object>, WriteError> {
+    let resource = &*call.target.resource;
+    let value: Value = serde_json::from_slice(encode::object_slice(&stored.value)).unwrap_or_default();
+    let draft = encode::draft(resource, &value);
+    let seal = |revision| draft.seal(EventKind::Deleted, revision);
+    call.server.store.delete(&resource.table, &stored.key, stored.revision, seal).await
+}
+
+/// Refuses a proposal made from another version; tells whether it named one at all.
+fn check_version(resource: &Resource, proposed: &Value, current: &Value) -> Outcome<bool> {
+    let (name, uid) = (meta::name(current), meta::uid(proposed));
+    if !uid.is_empty() && uid != meta::uid(current) {
+        let why = format!(
+            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            meta::uid(current)
+        );
+        return Err(Failure::conflict(&resource.group, &resource.plural, name, &why));
+    }
+    let version = meta::resource_version(proposed);
+    if version.is_empty() || version == "0" {
+        return Ok(false);
+    }
+    if version.parse::<u64>().is_err() {
+        let text = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
+        return Err(Failure::internal(text));
+    }
+    if version != meta::resource_version(current) {
+        return Err(Failure::modified(resource, name));
+    }
+    Ok(true)
+}
+
+/// Carries over what this request may not change.
+fn prepare(call: &Call<'_>, facet: Facet, proposed: &mut Value, current: &Value) {
+    let resource = &*call.target.resource;
+    let rules = &resource.rules;
+    match facet {
+        Facet::Main => {
+            if resource.traits.status {
+                carry(proposed, current, "status");
+            }
+            keep_system_metadata(proposed, current);
+            (rules.prepare_update)(proposed, current);
+        }
+        Facet::Status | Facet::Approval => {
+            let mut next = current.clone();
+            if facet == Facet::Approval {
+                next["status"]["conditions"] = proposed["status"]["conditions"].take();
+            } else {
+                carry(&mut next, proposed, "status");
+            }
+            if resource.traits.open_status {
+                for field in ["labels", "annotations", "finalizers"] {
+                    carry(&mut next["metadata"], &proposed["metadata"], field);
+                }
+            }
+            *proposed = next;
+            (rules.prepare_status)(proposed, current);
+        }
+        Facet::Finalize => {
+            let mut next = current.clone();
+            carry(&mut next, proposed, "spec");
+            *proposed = next;
+        }
+        Facet::EphemeralContainers => {
+            let mut next = current.clone();
+            carry(&mut next["spec"], &proposed["spec"], "ephemeralContainers");
+            *proposed = next;
+        }
+        Facet::Resize => {
+            let mut next = current.clone();
+            pod::copy_resources(&mut next, proposed);
+            *proposed = next;
+        }
+    }
+    let spec_changed = proposed.get("spec") != current.get("spec")
+        || (resource.type_id.is_some() && current.get("spec").is_none() && body_changed(proposed, current));
+    if resource.traits.generation {
+        let generation = meta::generation(current) + i64::from(spec_changed);
+        proposed["metadata"]["generation"] = generation.into();
+    }
+}
+
+/// Kinds without a spec count changes of anything beside metadata and status.
+fn body_changed(proposed: &Value, current: &Value) -> bool {
+    let body = |object: &Value| -> Map<String, Value> {
+        let members = object.as_object().cloned().unwrap_or_default();
+        members.into_iter().filter(|(k, _)| k != "metadata" && k != "status").collect()
+    };
+    body(proposed) != body(current)
+}
+
+fn carry(to: &mut Value, from: &Value, field: &str) {
+    let Some(members) = to.as_object_mut() else { return };
+    match from.get(field) {
+        Some(value) => members.insert(field.to_owned(), value.clone()),
+        None => members.remove(field),
+    };
+}
+
+/// Fields of the metadata that only the server sets.
+fn keep_system_metadata(proposed: &mut Value, current: &Value) {
+    if let Some(metadata) = proposed.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("selfLink");
+        metadata.remove("managedFields");
+    }
+    let metadata = &mut proposed["metadata"];
+    for field in ["uid", "resourceVersion", "generation"] {
+        carry(metadata, &current["metadata"], field);
+    }
+    for field in
+        ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generateName", "namespace"]
+    {
+        if metadata.get(field).is_none() {
+            carry(metadata, &current["metadata"], field);
+        }
+    }
+}
+
+fn validate(resource: &Resource, facet: Facet, proposed: &Value, current: &Value) -> Outcome<()> {
+    let mut errors = Errors::new();
+    // The real server checks the metadata once for all kinds and once more with each kind, and reports both.
+    meta::validate_metadata_update(proposed, current, &mut errors);
+    meta::validate_metadata_update(proposed, current, &mut errors);
+    let rules = &resource.rules;
+    match facet {
+        Facet::Main => {
+            (rules.validate)(proposed, &mut errors);
+            (rules.validate_update)(proposed, current, &mut errors);
+        }
+        Facet::Status | Facet::Approval => (rules.validate_status)(proposed, current, &mut errors),
+        Facet::EphemeralContainers => pod::validate_ephemeral_update(proposed, current, &mut errors),
+        Facet::Resize => pod::validate_resize(proposed, current, &mut errors),
+        Facet::Finalize => {}
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::invalid(&resource.group, &resource.kind, meta::name(current), &errors))
+}
+
+/// The last finalizer of an object marked for deletion is gone.
+fn deletion_is_finished(proposed: &Value, current: &Value) -> bool {
+    meta::deletion_grace_period_seconds(current) == Some(0)
+        && meta::deletion_timestamp(current).is_some()
+        && meta::finalizers(proposed).next().is_none()
+        && proposed["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty)
+}

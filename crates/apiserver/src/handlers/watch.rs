@@ -1,0 +1,260 @@
+//! GET of a collection with `watch`.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures::FutureExt as _;
+use serde_json::{Value, json};
+use shoal_store::{Event, EventKind, Object, Range, Watcher};
+use tokio::time::{Instant, Sleep};
+
+use crate::encode;
+use crate::handlers::{Call, served, view};
+use crate::kinds::options;
+use crate::metrics::Gauge;
+use crate::negotiate::View;
+use crate::registry::{Conversion, Resource};
+use crate::response::Reply;
+use crate::selection::Selection;
+use crate::server::Inner;
+use crate::status::{Failure, Outcome};
+
+/// Without `timeoutSeconds` a watch lasts between this and twice this.
+const SHORTEST: u64 = 30 * 60;
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// Several events are sent together up to this size.
+const CHUNK: usize = 64 * 1024;
+
+/// A running watch. It is a cursor into the store's history: what the client has not read yet is not kept for it.
+pub struct WatchBody {
+    server: Arc<Inner>,
+    resource: Arc<Resource>,
+    namespace: String,
+    selection: Selection,
+    view: View,
+    /// Column definitions go with the first Table only.
+    columns_sent: bool,
+    phase: Phase,
+    watcher: Watcher,
+    bookmarks: bool,
+    initial_bookmark: Option<u64>,
+    bookmark_at: std::pin::Pin<Box<Sleep>>,
+    ends_at: std::pin::Pin<Box<Sleep>>,
+    _open: Gauge,
+}
+
+enum Phase {
+    Initial(std::vec::IntoIter<Arc<Object>>),
+    Live,
+    Closed,
+}
+
+/// Answers a watch request.
+pub async fn watch(call: &Call<'_>) -> Outcome<Reply> {
+    let resource = call.target.resource.clone();
+    let abilities = &call.server.abilities;
+    let query = &call.query;
+    let timeout = query.number("timeoutSeconds")?;
+    let selection = Selection::parse(&resource, query, abilities.shard_selector)?;
+    let version = query.get("resourceVersion").unwrap_or_default();
+    let version_match = query.get("resourceVersionMatch").unwrap_or_default();
+    let errors =
+        options::validate_watch(query.get("sendInitialEvents"), version, version_match, abilities.watch_list);
+    if !errors.is_empty() {
+        return Err(Failure::invalid("meta.k8s.io", "ListOptions", "", &errors));
+    }
+    let from: u64 = match version {
+        "" => 0,
+        text => text.parse().map_err(|_| {
+            Failure::internal(format!(
+                "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+            ))
+        })?,
+    };
+    let streaming_list = query.get("sendInitialEvents").is_some() && query.flag("sendInitialEvents");
+    let skip_initial = query.get("sendInitialEvents").is_some() && !streaming_list;
+    let namespace = call.target.namespace.clone();
+    let bookmarks = abilities.bookmarks && query.flag("allowWatchBookmarks");
+    let store = &call.server.store;
+    let mut initial = Vec::new();
+    let mut start = from;
+    if streaming_list || (from == 0 && !skip_initial) {
+        if from > store.revision() {
+            store.wait_for(from).await;
+        }
+        let range = if namespace.is_empty() { Range::All } else { Range::Namespace(&namespace) };
+        let listing = store.list(&resource.table, range, None, 0).await;
+        start = listing.revision;
+        initial = listing.objects;
+        initial.retain(|o| selection.matches(o));
+    } else if from == 0 {
+        start = store.revision();
+    }
+    let Ok(watcher) = store.watch(&resource.table, start) else {
+        return Ok(Reply::full(200, expired_event(start, store.compacted()), "application/json"));
+    };
+    let seconds = match timeout {
+        Some(n) if n > 0 => n as u64,
+        _ => SHORTEST + call.server.entropy.below(SHORTEST),
+    };
+    let now = Instant::now();
+    let body = WatchBody {
+        server: call.server.clone(),
+        resource,
+        namespace,
+        selection,
+        view: call.accepted.view,
+        columns_sent: false,
+        phase: Phase::Initial(initial.into_iter()),
+        watcher,
+        bookmarks,
+        initial_bookmark: (streaming_list && bookmarks).then_some(start),
+        bookmark_at: Box::pin(tokio::time::sleep_until(now + BOOKMARK_EVERY)),
+        ends_at: Box::pin(tokio::time::sleep_until(now + Duration::from_secs(seconds))),
+        _open: call.server.metrics.watcher_opened(),
+    };
+    Ok(Reply::watch(body))
+}
+
+fn expired_event(asked: u64, oldest: u64) -> Bytes {
+    let failure = Failure::expired(format!("too old resource version: {asked} ({oldest})"));
+    encode::event_of("ERROR", &failure.to_status())
+}
+
+impl WatchBody {
+    /// The next piece of the stream; `None` ends it.
+    pub fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        loop {
+            match &mut self.phase {
+                Phase::Closed => return Poll::Ready(None),
+                Phase::Initial(objects) => {
+                    let batch: Vec<Arc<Object>> = take_bytes(objects);
+                    let done = objects.as_slice().is_empty();
+                    let mut frames: Vec<Bytes> =
+                        batch.iter().map(|o| self.frame(EventKind::Created, o, None)).collect();
+                    if done {
+                        self.phase = Phase::Live;
+                        if let Some(revision) = self.initial_bookmark.take() {
+                            frames.push(self.bookmark(revision, true));
+                        }
+                    }
+                    if !frames.is_empty() {
+                        return Poll::Ready(Some(join(frames)));
+                    }
+                }
+                Phase::Live => match self.watcher.poll_next(cx) {
+                    Poll::Ready(Ok(batch)) => {
+                        let frames: Vec<Bytes> =
+                            batch.events.iter().filter_map(|event| self.event_frame(event)).collect();
+                        if !frames.is_empty() {
+                            return Poll::Ready(Some(join(frames)));
+                        }
+                    }
+                    Poll::Ready(Err(_)) => {
+                        self.phase = Phase::Closed;
+                        let seen = self.watcher.progress();
+                        return Poll::Ready(Some(expired_event(seen, self.server.store.compacted())));
+                    }
+                    Poll::Pending => return self.poll_timers(cx),
+                },
+            }
+        }
+    }
+
+    fn poll_timers(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if self.ends_at.poll_unpin(cx).is_ready() {
+            self.phase = Phase::Closed;
+            let revision = self.watcher.progress();
+            return Poll::Ready(self.bookmarks.then(|| self.bookmark(revision, false)));
+        }
+        if self.bookmarks && self.bookmark_at.poll_unpin(cx).is_ready() {
+            self.bookmark_at.as_mut().reset(Instant::now() + BOOKMARK_EVERY);
+            // Have the new deadline wake this task.
+            let _ = self.bookmark_at.poll_unpin(cx);
+            let revision = self.watcher.progress();
+            return Poll::Ready(Some(self.bookmark(revision, false)));
+        }
+        Poll::Pending
+    }
+
+    /// What this watcher sees of a change: an object that starts or stops matching is added or deleted for it.
+    fn event_frame(&mut self, event: &Event) -> Option<Bytes> {
+        if !self.namespace.is_empty() {
+            let in_namespace = event.object.key.strip_prefix(&*self.namespace);
+            if !in_namespace.is_some_and(|rest| rest.starts_with('/')) {
+                return None;
+            }
+        }
+        let before = event.previous.as_ref().filter(|o| self.selection.matches(o)).cloned();
+        match event.kind {
+            EventKind::Deleted => before.map(|_| self.frame(EventKind::Deleted, &event.object, None)),
+            _ => match (before, self.selection.matches(&event.object)) {
+                (Some(_), true) => Some(self.frame(EventKind::Updated, &event.object, None)),
+                (None, true) => Some(self.frame(EventKind::Created, &event.object, None)),
+                (Some(old), false) => Some(self.frame(EventKind::Deleted, &old, Some(event.revision))),
+                (None, false) => None,
+            },
+        }
+    }
+
+    fn frame(&mut self, kind: EventKind, object: &Arc<Object>, at: Option<u64>) -> Bytes {
+        if self.view == View::Full && self.resource.conversion == Conversion::None {
+            return match at {
+                None => encode::event(&object.value, kind),
+                Some(revision) => encode::event_at(&object.value, kind, revision),
+            };
+        }
+        let mut value = served(&self.resource, object).unwrap_or(Value::Null);
+        if let Some(revision) = at {
+            value["metadata"]["resourceVersion"] = Value::from(revision.to_string());
+        }
+        let name = match kind {
+            EventKind::Created => "ADDED",
+            EventKind::Updated => "MODIFIED",
+            EventKind::Deleted => "DELETED",
+        };
+        let columns = !std::mem::replace(&mut self.columns_sent, true);
+        encode::event_of(name, &view::event_object(&self.server, &self.resource, self.view, value, columns))
+    }
+
+    fn bookmark(&self, revision: u64, ends_initial: bool) -> Bytes {
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        if ends_initial {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let object =
+            json!({"kind": &*self.resource.kind, "apiVersion": &*self.resource.api_version, "metadata": metadata});
+        let object = match self.view {
+            View::Full => object,
+            _ => view::event_object(&self.server, &self.resource, self.view, object, false),
+        };
+        encode::event_of("BOOKMARK", &object)
+    }
+}
+
+/// Takes objects worth about one chunk.
+fn take_bytes(objects: &mut std::vec::IntoIter<Arc<Object>>) -> Vec<Arc<Object>> {
+    let mut size = 0;
+    let mut taken = Vec::new();
+    while size < CHUNK
+        && let Some(object) = objects.next()
+    {
+        size += object.value.len();
+        taken.push(object);
+    }
+    taken
+}
+
+/// One buffer as it is, several in one copy.
+fn join(mut frames: Vec<Bytes>) -> Bytes {
+    if frames.len() == 1 {
+        return frames.remove(0);
+    }
+    let mut out = BytesMut::with_capacity(frames.iter().map(Bytes::len).sum());
+    for frame in &frames {
+        out.extend_from_slice(frame);
+    }
+    out.freeze()
+}

@@ -1,0 +1,186 @@
+//! Which representation the client wants, and what its body is written in.
+
+use http::HeaderMap;
+use http::header::{ACCEPT, CONTENT_TYPE};
+
+use crate::status::Failure;
+
+/// How a response is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
+}
+
+/// What a response shows of the objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// The objects themselves.
+    Full,
+    /// `Table` in this version of meta.k8s.io.
+    Table(&'static str),
+    /// `PartialObjectMetadata` in this version of meta.k8s.io.
+    Partial(&'static str),
+}
+
+/// The negotiated representation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// How it is written.
+    pub encoding: Encoding,
+    /// What it shows.
+    pub view: View,
+}
+
+impl Accepted {
+    /// JSON of the objects themselves.
+    pub fn is_plain(self) -> bool {
+        self.encoding == Encoding::Json && self.view == View::Full
+    }
+
+    /// JSON, whatever it shows.
+    pub fn is_json(self) -> bool {
+        self.encoding == Encoding::Json
+    }
+}
+
+/// Formats of request bodies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyFormat {
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
+    /// Kubernetes protobuf.
+    Protobuf,
+}
+
+/// Kinds of patches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatchKind {
+    /// RFC 6902.
+    Json,
+    /// RFC 7386.
+    Merge,
+    /// Strategic merge.
+    Strategic,
+    /// Server-side apply.
+    Apply,
+}
+
+const AVAILABLE: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf, \
+     application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+
+/// One entry of an Accept header.
+struct Range<'a> {
+    media: &'a str,
+    parameters: Vec<(&'a str, &'a str)>,
+}
+
+impl Range<'_> {
+    fn parameter(&self, name: &str) -> Option<&str> {
+        self.parameters.iter().find(|(k, _)| *k == name).map(|(_, v)| *v)
+    }
+}
+
+fn ranges(headers: &HeaderMap) -> Vec<Range<'_>> {
+    let mut found: Vec<(Range<'_>, f32)> = Vec::new();
+    for header in headers.get_all(ACCEPT) {
+        for part in header.to_str().unwrap_or_default().split(',') {
+            let mut words = part.split(';').map(str::trim);
+            let media = words.next().unwrap_or_default();
+            if media.is_empty() {
+                continue;
+            }
+            let parameters: Vec<(&str, &str)> = words.filter_map(|w| w.split_once('=')).collect();
+            let quality =
+                parameters.iter().find(|(k, _)| *k == "q").map_or(1.0, |(_, v)| v.parse().unwrap_or(0.0));
+            found.push((Range { media, parameters }, quality));
+        }
+    }
+    // Stable: equal weights keep the client's order.
+    found.sort_by(|a, b| b.1.total_cmp(&a.1));
+    found.into_iter().filter(|(_, q)| *q > 0.0).map(|(r, _)| r).collect()
+}
+
+/// Chooses the representation of a resource response.
+pub fn accept(headers: &HeaderMap) -> Result<Accepted, Failure> {
+    let ranges = ranges(headers);
+    if ranges.is_empty() {
+        return Ok(Accepted { encoding: Encoding::Json, view: View::Full });
+    }
+    for range in &ranges {
+        let encoding = match range.media {
+            "application/json" | "application/*" | "*/*" => Encoding::Json,
+            "application/yaml" => Encoding::Yaml,
+            _ => continue,
+        };
+        let version = match range.parameter("v") {
+            Some("v1beta1") => "v1beta1",
+            _ => "v1",
+        };
+        let view = match range.parameter("as") {
+            None => View::Full,
+            Some("Table") => View::Table(version),
+            Some("PartialObjectMetadata" | "PartialObjectMetadataList") => View::Partial(version),
+            Some(_) => continue,
+        };
+        if view != View::Full && range.parameter("g").is_some_and(|g| g != "meta.k8s.io") {
+            continue;
+        }
+        return Ok(Accepted { encoding, view });
+    }
+    Err(Failure::not_acceptable(AVAILABLE))
+}
+
+/// Whether aggregated discovery (v2) is asked for: `Some(true)`, plain: `Some(false)`, neither possible: `None`.
+pub fn accept_discovery(headers: &HeaderMap) -> Option<bool> {
+    let ranges = ranges(headers);
+    if ranges.is_empty() {
+        return Some(false);
+    }
+    for range in &ranges {
+        match (range.media, range.parameter("as")) {
+            ("application/json", Some("APIGroupDiscoveryList"))
+                if range.parameter("g") == Some("apidiscovery.k8s.io") && range.parameter("v") == Some("v2") =>
+            {
+                return Some(true);
+            }
+            ("application/json" | "application/*" | "*/*" | "application/yaml", None) => return Some(false),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The media type of the body, without parameters.
+fn content_type(headers: &HeaderMap) -> &str {
+    let text = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    text.split(';').next().unwrap_or_default().trim()
+}
+
+/// The format of an object body. No Content-Type means JSON, as on the real server.
+pub fn body_format(headers: &HeaderMap) -> Result<BodyFormat, Failure> {
+    match content_type(headers) {
+        "" | "application/json" => Ok(BodyFormat::Json),
+        "application/yaml" => Ok(BodyFormat::Yaml),
+        "application/vnd.kubernetes.protobuf" => Ok(BodyFormat::Protobuf),
+        _ => Err(Failure::unsupported_media_type(
+            "the body of the request was in an unknown format - accepted media types include: application/json, \
+             application/yaml, application/vnd.kubernetes.protobuf",
+        )),
+    }
+}
+
+/// The kind of a patch body.
+pub fn patch_kind(headers: &HeaderMap) -> Result<PatchKind, Failure> {
+    match content_type(headers) {
+        "application/json-patch+json" => Ok(PatchKind::Json),
+        "application/merge-patch+json" => Ok(PatchKind::Merge),
+        "application/strategic-merge-patch+json" => Ok(PatchKind::Strategic),
+        "application/apply-patch+yaml" => Ok(PatchKind::Apply),
+        _ => Err(Failure::unsupported_media_type("415: Unsupported Media Type").with_details()),
+    }
+}

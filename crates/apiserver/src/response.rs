@@ -1,0 +1,140 @@
+//! From what a handler returns to an HTTP response.
+
+use std::io::Write as _;
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, VARY,
+    WARNING,
+};
+use http::{HeaderMap, Response, StatusCode};
+use serde_json::Value;
+
+use crate::body::Body;
+use crate::handlers::Call;
+use crate::handlers::list::ListBody;
+use crate::handlers::watch::WatchBody;
+use crate::negotiate::Encoding;
+use crate::status::{Failure, Outcome};
+
+/// Bodies above this are compressed for clients that ask for it.
+const GZIP_FROM: usize = 128 * 1024;
+/// Lists with fewer objects are not worth collecting for compression.
+const GZIP_LIST_FROM: usize = 100;
+
+/// A response before the headers all have in common.
+pub struct Reply {
+    status: u16,
+    content_type: &'static str,
+    body: Body,
+    /// Further headers.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Reply {
+    /// A whole body.
+    pub fn full(status: u16, body: impl Into<Bytes>, content_type: &'static str) -> Reply {
+        Reply { status, content_type, body: Body::Full(body.into()), headers: Vec::new() }
+    }
+
+    /// A list in JSON.
+    pub fn list(body: ListBody) -> Reply {
+        Reply { status: 200, content_type: "application/json", body: Body::List(body), headers: Vec::new() }
+    }
+
+    /// A watch in JSON.
+    pub fn watch(body: WatchBody) -> Reply {
+        let body = Body::Watch(Box::new(body));
+        Reply { status: 200, content_type: "application/json", body, headers: Vec::new() }
+    }
+
+    /// Plain text.
+    pub fn text(status: u16, text: impl Into<Bytes>) -> Reply {
+        Reply::full(status, text, "text/plain; charset=utf-8")
+    }
+
+    /// A JSON document.
+    pub fn json(status: u16, value: &Value) -> Reply {
+        let mut bytes = serde_json::to_vec(value).unwrap_or_default();
+        bytes.push(b'\n');
+        Reply::full(status, bytes, "application/json")
+    }
+
+    /// The HTTP response.
+    pub fn finish(self, request: &HeaderMap, warnings: &[String]) -> Response<Body> {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let (body, compressed) = compress(self.body, request);
+        let mut response = Response::new(body);
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        if status != StatusCode::NO_CONTENT {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
+        }
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        if compressed {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
+        }
+        for warning in warnings {
+            let text = format!("299 - \"{}\"", warning.replace('\\', "\\\\").replace('"', "\\\""));
+            if let Ok(value) = HeaderValue::from_str(&text) {
+                headers.append(WARNING, value);
+            }
+        }
+        for (name, value) in self.headers {
+            headers.insert(name, value);
+        }
+        response
+    }
+}
+
+impl From<Failure> for Reply {
+    fn from(failure: Failure) -> Reply {
+        let mut reply = Reply::json(failure.code.as_u16(), &failure.to_status());
+        if let Some(seconds) = failure.retry_after {
+            reply.headers.push((RETRY_AFTER, HeaderValue::from(seconds)));
+        }
+        reply
+    }
+}
+
+/// A document in the representation the client asked for.
+pub fn reply(call: &Call<'_>, status: u16, value: &Value) -> Outcome<Reply> {
+    match call.accepted.encoding {
+        Encoding::Json => Ok(Reply::json(status, value)),
+        Encoding::Yaml => Ok(Reply::full(status, to_yaml(value)?, "application/yaml")),
+    }
+}
+
+/// YAML as Kubernetes' Go library writes it.
+pub fn to_yaml(value: &Value) -> Outcome<String> {
+    serde_saphyr::to_string(value).map_err(|e| Failure::internal(format!("writing YAML: {e}")))
+}
+
+fn compress(body: Body, request: &HeaderMap) -> (Body, bool) {
+    let accepts = request.get(ACCEPT_ENCODING).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    if !accepts.split(',').any(|word| word.split(';').next().is_some_and(|w| w.trim() == "gzip")) {
+        return (body, false);
+    }
+    let whole = match body {
+        Body::Full(bytes) => bytes,
+        Body::List(mut list) if list.len() >= GZIP_LIST_FROM => {
+            let mut out = Vec::new();
+            while let Some(chunk) = list.next_chunk() {
+                out.extend_from_slice(&chunk);
+            }
+            out.into()
+        }
+        other => return (other, false),
+    };
+    if whole.len() < GZIP_FROM {
+        return (Body::Full(whole), false);
+    }
+    let mut encoder = GzEncoder::new(Vec::with_capacity(whole.len() / 4), Compression::fast());
+    match encoder.write_all(&whole).and_then(|()| encoder.finish()) {
+        Ok(bytes) => (Body::Full(bytes.into()), true),
+        Err(_) => (Body::Full(whole), false),
+    }
+}

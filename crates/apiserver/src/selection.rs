@@ -1,0 +1,104 @@
+//! Which objects of a list or watch the client wants: labels, fields, shard.
+
+use shoal_objects::selector::{FieldSelector, FieldOperator, LabelSelector};
+use shoal_objects::shard::ShardSelector;
+use shoal_store::Object;
+
+use crate::index::Index;
+use crate::kinds::fields;
+use crate::registry::Resource;
+use crate::request::Query;
+use crate::status::{Failure, Outcome};
+
+/// A parsed selection. Empty selects everything.
+#[derive(Debug, Default)]
+pub struct Selection {
+    labels: Option<LabelSelector>,
+    fields: Vec<FieldTest>,
+    /// The shard asked for.
+    pub shard: Option<ShardSelector>,
+}
+
+#[derive(Debug)]
+struct FieldTest {
+    place: Place,
+    equal: bool,
+    value: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Name,
+    Namespace,
+    Field(usize),
+}
+
+impl Selection {
+    /// Reads the selectors of a query.
+    pub fn parse(resource: &Resource, query: &Query, shards: bool) -> Outcome<Selection> {
+        let mut selection = Selection::default();
+        if let Some(text) = query.get("labelSelector").filter(|t| !t.is_empty()) {
+            selection.labels = Some(LabelSelector::parse(text).map_err(|e| Failure::bad_request(e.to_string()))?);
+        }
+        if let Some(text) = query.get("fieldSelector").filter(|t| !t.is_empty()) {
+            let parsed = FieldSelector::parse(text).map_err(|e| Failure::bad_request(e.to_string()))?;
+            for term in parsed.terms {
+                let place = place(resource, &term.field)?;
+                let equal = term.operator == FieldOperator::Equals;
+                selection.fields.push(FieldTest { place, equal, value: term.value });
+            }
+        }
+        if shards && let Some(text) = query.get("shardSelector").filter(|t| !t.is_empty()) {
+            let shard = ShardSelector::parse(text)
+                .map_err(|e| Failure::internal(format!("invalid shard selector: {e}")))?;
+            selection.shard = Some(shard);
+        }
+        Ok(selection)
+    }
+
+    /// Whether everything is selected.
+    pub fn is_everything(&self) -> bool {
+        self.labels.is_none() && self.fields.is_empty() && self.shard.is_none()
+    }
+
+    /// The one name that can match, if the selection says so.
+    pub fn single_name(&self) -> Option<&str> {
+        self.fields.iter().find(|f| f.place == Place::Name && f.equal).map(|f| f.value.as_str())
+    }
+
+    /// The one namespace that can match, if the selection says so.
+    pub fn single_namespace(&self) -> Option<&str> {
+        self.fields.iter().find(|f| f.place == Place::Namespace && f.equal).map(|f| f.value.as_str())
+    }
+
+    /// Whether a stored object is selected.
+    pub fn matches(&self, object: &Object) -> bool {
+        if self.is_everything() {
+            return true;
+        }
+        let index = Index::new(&object.meta);
+        let (namespace, name) = object.key.split_once('/').unwrap_or(("", &object.key));
+        let fields = self.fields.iter().all(|test| {
+            let value = match test.place {
+                Place::Name => name,
+                Place::Namespace => namespace,
+                Place::Field(at) => index.field(at),
+            };
+            (value == test.value) == test.equal
+        });
+        fields
+            && self.labels.as_ref().is_none_or(|labels| labels.matches(|key| index.label(key)))
+            && self.shard.as_ref().is_none_or(|shard| shard.contains(index.uid(), namespace))
+    }
+}
+
+fn place(resource: &Resource, field: &str) -> Outcome<Place> {
+    match field {
+        "metadata.name" => Ok(Place::Name),
+        "metadata.namespace" if resource.namespaced => Ok(Place::Namespace),
+        _ => match resource.fields.iter().position(|f| *f == field) {
+            Some(at) => Ok(Place::Field(at)),
+            None => Err(Failure::bad_request(fields::unsupported(&resource.group, &resource.plural, field))),
+        },
+    }
+}

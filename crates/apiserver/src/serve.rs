@@ -1,1 +1,0 @@
-//! Sockets and TLS in front of the service.

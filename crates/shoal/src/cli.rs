@@ -1,0 +1,55 @@
+//! The command line.
+
+use std::time::Instant;
+
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+use crate::up;
+
+/// A Kubernetes cluster in one small process
+#[derive(Parser)]
+#[command(name = "shoal", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(after_help = "Example:\n  shoal up --ephemeral        # a cluster in memory, gone when it stops")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Up(up::Args),
+}
+
+/// Reads the command line and does what it says. `started` is when the process began.
+pub fn run(started: Instant) -> anyhow::Result<()> {
+    let cli = Cli::parse();
+    let filter = EnvFilter::try_from_env("SHOAL_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    match cli.command {
+        Command::Up(args) => on_runtime(up::run(args, started)),
+    }
+}
+
+/// Runs `task` on a runtime that stays small on large machines.
+fn on_runtime(task: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(cores.clamp(2, 4))
+        .enable_all()
+        .build()
+        .map_err(|e| anyhow::anyhow!("cannot start threads: {e}; raise the limit of processes (ulimit -u)"))?
+        .block_on(task)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,244 @@
+//! `shoal up`: a cluster in this process, in the foreground.
+
+use std::io::{ErrorKind, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::bail;
+use shoal_apiserver::access::pki::Pki;
+use shoal_apiserver::serve::{self, Limits};
+use shoal_objects::Clock;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::data_dir::{self, DataDir};
+use crate::kubeconfig;
+use crate::parts::Part;
+
+/// Start a cluster and stay in the foreground
+///
+/// Prints one line when the cluster is ready:
+///
+///     ready https://127.0.0.1:6443 kubeconfig FILE (12 ms)
+///
+/// Stop it with Ctrl-C or SIGTERM; a second signal stops it at once.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  shoal up                                 # data is kept; the next start continues
+  shoal up --ephemeral --port 0            # in memory, on any free port
+  shoal up --data-dir ./cluster --port 7443
+  KUBECONFIG=FILE kubectl get namespaces   # FILE as printed
+
+Environment:
+  SHOAL_HOME   the data directory, unless --data-dir is given
+  SHOAL_LOG    what to log on standard error: error, warn (default), info, debug")]
+pub struct Args {
+    /// Keep data in this directory [default: $SHOAL_HOME, else ~/.local/share/shoal]
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+
+    /// Keep nothing: all data lives in memory and ends with the process
+    #[arg(long, conflicts_with = "data_dir")]
+    ephemeral: bool,
+
+    /// Listen on this port; 0 takes any free one
+    #[arg(long, value_name = "N", default_value_t = 6443)]
+    port: u16,
+
+    /// Listen on this address
+    #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    address: IpAddr,
+
+    /// Write the administrator's kubeconfig here [default: DIR/kubeconfig]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// Beside the API server start only these parts
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    only: Option<Vec<Part>>,
+
+    /// Start everything but these parts
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    without: Vec<Part>,
+
+    #[arg(long, value_name = "N", hide = true)]
+    nodes: Option<u32>,
+
+    #[arg(long, value_name = "N", hide = true)]
+    simulated_nodes: Option<u32>,
+}
+
+/// Starts everything in order, tells that it is ready, and waits for a signal.
+pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
+    if args.nodes.is_some() || args.simulated_nodes.is_some() {
+        bail!("nodes are not available yet; start without --nodes and --simulated-nodes");
+    }
+    let _parts = (&args.only, &args.without);
+    raise_file_limit();
+    let stop = stop_signal()?;
+    let clock = Clock::system();
+
+    let data = match (args.ephemeral, args.data_dir) {
+        (true, _) => DataDir::ephemeral()?,
+        (false, Some(path)) => DataDir::keep(path)?,
+        (false, None) => DataDir::keep(data_dir::default_path()?)?,
+    };
+    let names = server_names(args.address);
+    let pki = match &data {
+        DataDir::Kept { path, .. } => Pki::open(&path.join("pki"), &names, clock.now())?,
+        DataDir::Ephemeral(_) => Pki::in_memory(&names, clock.now())?,
+    };
+    let tls = serve::server_config(&pki)?;
+    let listener = listen(SocketAddr::new(args.address, args.port)).await?;
+    let url = url(listener.local_addr()?);
+
+    let serving = tokio::spawn(serve::serve(listener, tls, placeholder::Ready, Limits::default(), stop));
+
+    let kubeconfig = args.kubeconfig.unwrap_or_else(|| data.path().join("kubeconfig"));
+    let kubeconfig = std::path::absolute(&kubeconfig).unwrap_or(kubeconfig);
+    kubeconfig::write(&kubeconfig, &url, &pki)?;
+    announce(&url, &kubeconfig.display().to_string(), started);
+
+    Ok(serving.await?)
+}
+
+/// The one line that others wait for, and a hint for people.
+fn announce(url: &str, kubeconfig: &str, started: Instant) {
+    let took = started.elapsed().as_millis();
+    // Whoever started us may not listen; that is no reason to stop.
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "ready {url} kubeconfig {kubeconfig} ({took} ms)").and_then(|()| out.flush());
+    let _ = writeln!(
+        std::io::stderr(),
+        "use it: export KUBECONFIG={kubeconfig}; kubectl get namespaces   (Ctrl-C stops)"
+    );
+}
+
+/// Ends with the first SIGINT or SIGTERM; the second one ends the process on the spot.
+fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let (told, first) = tokio::sync::oneshot::channel();
+    tokio::spawn(async move {
+        tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+        let _ = told.send(());
+        tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+        std::process::exit(1);
+    });
+    Ok(async {
+        let _ = first.await;
+    })
+}
+
+/// Every watcher may be a connection of its own: more than the usual 1024 files are needed.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Where it is not allowed, the server runs with what it has.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
+async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let error = match TcpListener::bind(address).await {
+        Ok(listener) => return Ok(listener),
+        Err(error) => error,
+    };
+    match error.kind() {
+        ErrorKind::AddrInUse => {
+            bail!(
+                "{address} is in use by another process; choose another port with --port N (0: any free one)"
+            )
+        }
+        ErrorKind::AddrNotAvailable => {
+            bail!("{} is not an address of this machine; choose one with --address IP", address.ip())
+        }
+        ErrorKind::PermissionDenied => {
+            bail!("not allowed to listen on {address}; choose a port above 1023 with --port N")
+        }
+        _ => bail!("cannot listen on {address}: {error}; choose others with --address IP and --port N"),
+    }
+}
+
+/// Where clients on this machine reach the server.
+fn url(address: SocketAddr) -> String {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    format!("https://{}", SocketAddr::new(ip, address.port()))
+}
+
+/// Names beyond the usual ones for the server's certificate: the address it listens on and the host.
+fn server_names(address: IpAddr) -> Vec<String> {
+    let mut names = Vec::new();
+    if !address.is_unspecified() {
+        names.push(address.to_string());
+    }
+    let host = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
+    let is_dns_name = |name: &str| {
+        !name.is_empty()
+            && name.len() <= 253
+            && name.split('.').all(|label| {
+                (1..=63).contains(&label.len())
+                    && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+                    && !label.starts_with('-')
+                    && !label.ends_with('-')
+            })
+    };
+    if is_dns_name(&host) {
+        names.push(host);
+    }
+    names
+}
+
+/// Stands in for the API server until it can be started here.
+mod placeholder {
+    use std::convert::Infallible;
+    use std::future::{Ready as Now, ready};
+    use std::task::{Context, Poll};
+
+    use bytes::Bytes;
+    use http::{Request, Response, StatusCode};
+    use http_body_util::Full;
+    use hyper::body::Incoming;
+    use tower_service::Service;
+
+    #[derive(Clone)]
+    pub struct Ready;
+
+    impl Service<Request<Incoming>> for Ready {
+        type Response = Response<Full<Bytes>>;
+        type Error = Infallible;
+        type Future = Now<Result<Self::Response, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+            let is_health = ["/readyz", "/livez", "/healthz"].contains(&request.uri().path());
+            let (status, text) = if is_health {
+                (StatusCode::OK, "ok")
+            } else {
+                (StatusCode::NOT_FOUND, "404 page not found\n")
+            };
+            let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
+            *response.status_mut() = status;
+            ready(Ok(response))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_sent_to_an_address_they_can_reach() {
+        assert_eq!(url("0.0.0.0:7".parse().unwrap()), "https://127.0.0.1:7");
+        assert_eq!(url("[::]:7".parse().unwrap()), "https://[::1]:7");
+        assert_eq!(url("192.0.2.1:7".parse().unwrap()), "https://192.0.2.1:7");
+    }
+}

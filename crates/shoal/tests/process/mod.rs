@@ -1,0 +1,114 @@
+//! The binary as a child process, and a client that knows nothing but a kubeconfig.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use serde_json::Value;
+
+pub const SHOAL: &str = env!("CARGO_BIN_EXE_shoal");
+
+/// A running `shoal up`; killed when dropped.
+pub struct Cluster {
+    child: Child,
+    pub ready: String,
+}
+
+impl Cluster {
+    pub fn start(arguments: &[&str]) -> Cluster {
+        let mut command = Command::new(SHOAL);
+        command.args(arguments);
+        Cluster::spawn(command)
+    }
+
+    pub fn spawn(mut command: Command) -> Cluster {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut ready = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+        assert!(ready.ends_with('\n'), "not ready: {ready:?}");
+        Cluster { child, ready: ready.trim_end().to_owned() }
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn kubeconfig(&self) -> String {
+        self.ready.split(' ').nth(3).unwrap().to_owned()
+    }
+
+    pub fn port(&self) -> u16 {
+        self.ready.split(' ').nth(1).unwrap().rsplit_once(':').unwrap().1.parse().unwrap()
+    }
+
+    /// Sends SIGTERM and returns the exit code.
+    pub fn stop(&mut self) -> Option<i32> {
+        let id = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The binary after some shell commands in the same process.
+pub fn in_shell(before: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{before}; exec \"$@\""), "sh", SHOAL]).args(arguments);
+    command
+}
+
+/// The one line of a start that fails.
+pub fn fails(arguments: &[&str]) -> String {
+    let mut command = Command::new(SHOAL);
+    command.args(arguments);
+    failure(command)
+}
+
+pub fn fails_in_shell(before: &str, arguments: &[&str]) -> String {
+    failure(in_shell(before, arguments))
+}
+
+pub fn failure(mut command: Command) -> String {
+    let output = command.output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(output.stdout.is_empty(), "never ready");
+    let line = error.strip_suffix('\n').unwrap();
+    assert!(line.starts_with("error: ") && line.contains("; ") && !line.contains('\n'), "{error}");
+    line.to_owned()
+}
+
+/// GETs `path` with the credentials of a kubeconfig; the whole answer as text.
+pub fn get(kubeconfig: &Path, path: &str) -> io::Result<String> {
+    let config: Value = serde_saphyr::from_str(&std::fs::read_to_string(kubeconfig)?).unwrap();
+    let (cluster, user) = (&config["clusters"][0]["cluster"], &config["users"][0]["user"]);
+    let data = |of: &Value, key: &str| BASE64.decode(of[key].as_str().unwrap()).unwrap();
+    let certificate = |pem: Vec<u8>| CertificateDer::from_pem_slice(&pem).unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate(data(cluster, "certificate-authority-data"))).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(&data(user, "client-key-data")).unwrap();
+    let tls = ClientConfig::builder()
+        .with_root_certificates(roots)
+        .with_client_auth_cert(vec![certificate(data(user, "client-certificate-data"))], key)
+        .unwrap();
+    let address = cluster["server"].as_str().unwrap().strip_prefix("https://").unwrap();
+    let session = ClientConnection::new(Arc::new(tls), ServerName::try_from("127.0.0.1").unwrap()).unwrap();
+    let mut stream = StreamOwned::new(session, TcpStream::connect(address)?);
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    Ok(String::from_utf8(answer).unwrap())
+}
