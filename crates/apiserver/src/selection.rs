@@ -42,7 +42,7 @@ impl Selection {
         }
         if let Some(text) = query.get("fieldSelector").filter(|t| !t.is_empty()) {
             let parsed = FieldSelector::parse(text).map_err(|e| Failure::bad_request(e.to_string()))?;
-            for term in parsed.terms {
+            for term in parsed.requirements {
                 let place = place(resource, &term.field)?;
                 let equal = term.operator == FieldOperator::Equals;
                 selection.fields.push(FieldTest { place, equal, value: term.value });
@@ -98,7 +98,7 @@ fn place(resource: &Resource, field: &str) -> Outcome<Place> {
         "metadata.namespace" if resource.namespaced => Ok(Place::Namespace),
         _ => match resource.fields.iter().position(|f| *f == field) {
             Some(at) => Ok(Place::Field(at)),
-            None => Err(Failure::bad_request(fields::unsupported(&resource.group, &resource.plural, field))),
+            None => Err(Failure::bad_request(fields::unsupported_message(&resource.group, &resource.plural, field))),
         },
     }
 }

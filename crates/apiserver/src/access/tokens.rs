@@ -143,6 +143,12 @@ pub struct Tokens {
     known: Mutex<HashMap<[u8; 32], Arc<Claims>>>,
 }
 
+/// A new P-256 key (PKCS #8) to sign tokens with.
+pub fn new_signing_key() -> Result<Vec<u8>, SigningError> {
+    let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new());
+    key.map(|key| key.as_ref().to_vec()).map_err(|_| SigningError)
+}
+
 impl Tokens {
     /// Signs with this P-256 key (PKCS #8).
     pub fn new(pkcs8: &[u8]) -> Result<Tokens, SigningError> {

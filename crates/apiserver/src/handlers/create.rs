@@ -125,6 +125,7 @@ fn fill_system_fields(call: &Call<'_>, object: &mut Value) -> Outcome<()> {
         metadata.insert("name".into(), format!("{base}{suffix}").into());
     }
     if resource.traits.status
+        && !resource.traits.keeps_status
         && let Some(members) = object.as_object_mut()
         && members.contains_key("status")
     {

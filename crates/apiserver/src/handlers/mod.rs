@@ -21,12 +21,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::HeaderMap;
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Value, json};
 use shoal_objects::Errors;
 use shoal_store::Object;
 
 use crate::access::UserInfo;
-use crate::decode::{self, Fields};
+use crate::decode;
 use crate::encode;
 use crate::kinds::{event, hpa, options};
 use crate::negotiate::{Accepted, BodyFormat, body_format};
@@ -140,6 +140,21 @@ impl Call<'_> {
         served(&self.target.resource, object)
     }
 
+    /// The same request about another object.
+    pub fn about(&self, target: Target) -> Call<'_> {
+        Call {
+            server: self.server,
+            target,
+            verb: self.verb,
+            query: self.query.clone(),
+            headers: self.headers,
+            body: Bytes::new(),
+            accepted: self.accepted,
+            user: self.user.clone(),
+            warnings: self.warnings,
+        }
+    }
+
     /// Adds a `Warning` header to the answer.
     pub fn warn(&self, text: impl Into<String>) {
         self.warnings.lock().push(text.into());
@@ -218,6 +233,11 @@ impl Call<'_> {
     }
 }
 
+/// The answer to a create that makes no object of its own.
+pub fn status_created() -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+}
+
 /// A stored object in the version of a resource.
 pub fn served(resource: &Resource, object: &Object) -> Outcome<Value> {
     let mut value: Value = serde_json::from_slice(encode::object_slice(&object.value))
@@ -242,7 +262,7 @@ pub fn to_storage(resource: &Resource, mut value: Value) -> Value {
 
 /// Parses the body; gives the value and complaints about duplicate fields.
 fn parse_body(call: &Call<'_>, kind: &str) -> Outcome<(Value, Vec<String>)> {
-    let duplicates = |fields: Fields| fields.iter().map(|f| format!("duplicate field {f:?}")).collect();
+    let duplicates = |fields: Vec<String>| fields.iter().map(|f| format!("duplicate field {f:?}")).collect();
     let unrecognized = |why: String| {
         let shown = if call.body.is_empty() { "<empty>" } else { "" };
         Failure::bad_request(format!(

@@ -36,10 +36,10 @@ pub async fn update(call: &Call<'_>) -> Outcome<Reply> {
 pub async fn patch(call: &Call<'_>) -> Outcome<Reply> {
     let patch = patches::read(call)?;
     let dry_run = call.dry_run("PatchOptions")?;
-    let scale = call.server.registry().scale();
+    let scale = builtin::type_of("autoscaling", "v1", "Scale");
     set(call, dry_run, |object| {
-        let mut wanted = patches::apply(&scale, &patch, &scale_of(object))?;
-        if let Some(type_id) = builtin::type_of("autoscaling", "v1", "Scale") {
+        let mut wanted = patches::apply(scale, &patch, &scale_of(object))?;
+        if let Some(type_id) = scale {
             decode::conform(builtin::types(), type_id, &mut wanted).map_err(Failure::bad_request)?;
         }
         Ok(wanted)
@@ -89,9 +89,9 @@ fn scale_of(object: &Value) -> Value {
     let selector = object.pointer("/spec/selector");
     let text = match selector {
         Some(plain) if plain.get("matchLabels").is_none() && plain.get("matchExpressions").is_none() => {
-            LabelSelector::from_match_labels(plain).to_string()
+            plain.as_object().map(|labels| LabelSelector::from_labels(labels).to_string()).unwrap_or_default()
         }
-        Some(selector) => LabelSelector::from_object(selector).map(|s| s.to_string()).unwrap_or_default(),
+        Some(selector) => LabelSelector::from_object(Some(selector)).map(|s| s.to_string()).unwrap_or_default(),
         None => String::new(),
     };
     if !text.is_empty() {

@@ -33,6 +33,8 @@ pub enum Facet {
     Finalize,
     /// A certificate request's approval conditions.
     Approval,
+    /// What binding a pod to a node sets.
+    Binding,
 }
 
 impl Facet {
@@ -207,21 +209,14 @@ fn prepare(call: &Call<'_>, facet: Facet, proposed: &mut Value, current: &Value)
             *proposed = next;
             (rules.prepare_status)(proposed, current);
         }
+        Facet::Binding => return,
         Facet::Finalize => {
             let mut next = current.clone();
             carry(&mut next, proposed, "spec");
             *proposed = next;
         }
-        Facet::EphemeralContainers => {
-            let mut next = current.clone();
-            carry(&mut next["spec"], &proposed["spec"], "ephemeralContainers");
-            *proposed = next;
-        }
-        Facet::Resize => {
-            let mut next = current.clone();
-            pod::copy_resources(&mut next, proposed);
-            *proposed = next;
-        }
+        Facet::EphemeralContainers => pod::prepare_ephemeral_containers(proposed, current),
+        Facet::Resize => pod::prepare_resize(proposed, current),
     }
     let spec_changed = proposed.get("spec") != current.get("spec")
         || (resource.type_id.is_some() && current.get("spec").is_none() && body_changed(proposed, current));
@@ -279,9 +274,9 @@ fn validate(resource: &Resource, facet: Facet, proposed: &Value, current: &Value
             (rules.validate_update)(proposed, current, &mut errors);
         }
         Facet::Status | Facet::Approval => (rules.validate_status)(proposed, current, &mut errors),
-        Facet::EphemeralContainers => pod::validate_ephemeral_update(proposed, current, &mut errors),
+        Facet::EphemeralContainers => pod::validate_ephemeral_containers_update(proposed, current, &mut errors),
         Facet::Resize => pod::validate_resize(proposed, current, &mut errors),
-        Facet::Finalize => {}
+        Facet::Finalize | Facet::Binding => {}
     }
     if errors.is_empty() {
         return Ok(());

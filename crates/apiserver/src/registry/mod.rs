@@ -76,6 +76,8 @@ pub struct Traits {
     pub conditional_update: bool,
     /// Dependents are orphaned by default.
     pub orphan_dependents: bool,
+    /// A status given on create is kept.
+    pub keeps_status: bool,
     /// Labels and annotations can be changed through the status subresource.
     pub open_status: bool,
 }
@@ -207,6 +209,7 @@ fn parse_line(line: &str) -> Option<Resource> {
             create_on_update: flag("upsert"),
             conditional_update: flag("rv"),
             orphan_dependents: flag("orphan"),
+            keeps_status: flag("keepstatus"),
             open_status: flag("open"),
         },
         subresources,
