@@ -2,11 +2,11 @@
 
 use serde_json::json;
 use shoal_objects::meta::{validate_annotations, validate_labels};
-use shoal_objects::{Errors, Map, Path, Value};
+use shoal_objects::{Errors, Path, Value};
 
 use super::Rules;
 use super::access::{
-    at, carry_over, child_mut, existing_mut, field, list_mut, set_default, set_default_str, str_at,
+    at, carry_over, child_mut, existing_mut, field, list_mut, part, set_default, set_default_str, str_at,
 };
 use super::pod::defaults::default_template_of;
 use super::pod_template::{template, validate_labels_match, validate_restarts_always, validate_selector};
@@ -68,8 +68,7 @@ fn default_claim_template(template: &mut Value) {
 }
 
 fn validate(set: &Value, errors: &mut Errors) {
-    let empty = Value::Object(Map::new());
-    let spec = field(set, "spec").unwrap_or(&empty);
+    let spec = part(set, "spec");
     let path = Path::new("spec");
     match str_at(spec, "podManagementPolicy") {
         "" => errors.required(&path.child("podManagementPolicy"), ""),
@@ -109,8 +108,7 @@ fn validate_template(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
 }
 
 fn validate_strategy(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let none = Value::Null;
-    let strategy = field(spec, "updateStrategy").unwrap_or(&none);
+    let strategy = part(spec, "updateStrategy");
     let rolling_path = path.child("rollingUpdate");
     match (str_at(strategy, "type"), field(strategy, "rollingUpdate")) {
         ("", _) => errors.required(path, ""),
@@ -137,9 +135,8 @@ fn validate_strategy(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
 }
 
 fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
-    let empty = Value::Object(Map::new());
-    let old = field(old, "spec").unwrap_or(&empty);
-    let mut munged = field(new, "spec").cloned().unwrap_or_else(|| empty.clone());
+    let old = part(old, "spec");
+    let mut munged = part(new, "spec").clone();
     for name in MUTABLE {
         carry_over(&mut munged, old, name);
     }

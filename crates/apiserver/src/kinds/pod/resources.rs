@@ -6,7 +6,7 @@ use serde_json::json;
 use shoal_objects::quantity::Quantity;
 use shoal_objects::{Errors, Path, Value};
 
-use crate::kinds::access::{entries_at, field, list_at, str_at};
+use crate::kinds::access::{entries_at, field, list_at, part, str_at};
 use crate::kinds::resource_lists::{self, is_overcommit_allowed, validate_amount, validate_container_name};
 
 /// Amounts by resource name.
@@ -30,14 +30,13 @@ pub fn amounts(resources: &Value, list: &str) -> Amounts {
 /// at a time beside the sidecars started before them.
 pub fn container_requests(spec: &Value) -> Amounts {
     let mut sum = Amounts::new();
-    let none = Value::Null;
     for container in list_at(spec, "containers") {
-        add(&mut sum, &amounts(field(container, "resources").unwrap_or(&none), "requests"));
+        add(&mut sum, &amounts(part(container, "resources"), "requests"));
     }
     let mut sidecars = Amounts::new();
     let mut peak = Amounts::new();
     for container in list_at(spec, "initContainers") {
-        let mut requests = amounts(field(container, "resources").unwrap_or(&none), "requests");
+        let mut requests = amounts(part(container, "resources"), "requests");
         if str_at(container, "restartPolicy") == "Always" {
             add(&mut sum, &requests);
             add(&mut sidecars, &requests);
@@ -68,6 +67,11 @@ fn raise(to: &mut Amounts, at_least: Amounts) {
 
 fn is_huge_page(name: &str) -> bool {
     name.starts_with("hugepages-")
+}
+
+/// Whether a whole pod, not only a container, can ask for it.
+pub fn is_pod_level(name: &str) -> bool {
+    matches!(name, "cpu" | "memory") || is_huge_page(name)
 }
 
 /// Checks the `resources` of a container.
@@ -142,7 +146,7 @@ pub fn validate_pod_resources(spec: &Value, path: &Path<'_>, errors: &mut Errors
     for list in ["limits", "requests"] {
         let path = path.child(list);
         for (name, _) in entries_at(resources, list) {
-            if !matches!(name.as_str(), "cpu" | "memory") && !is_huge_page(name) {
+            if !is_pod_level(name) {
                 errors.not_supported(&path.key(name), name, &["cpu", "memory", "hugepages-"]);
             }
         }

@@ -8,7 +8,7 @@ use shoal_objects::{Errors, Map, Path, Value, names};
 use super::defaults::pull_policy;
 use super::resources::quantity_sign;
 use crate::kinds::access::{
-    child_mut, existing_mut, field, int_at, is_set, list_at, list_mut, object_at, set_default,
+    child_mut, existing_mut, field, int_at, is_set, list_at, list_mut, object_at, part, set_default,
     set_default_str, str_at,
 };
 use crate::kinds::{checks, claim};
@@ -399,6 +399,6 @@ fn ephemeral(source: &Value, path: &Path<'_>, errors: &mut Errors) {
             errors.forbidden(&path.child("metadata").child(name), "cannot be set for an ephemeral volume");
         }
     }
-    let spec = field(template, "spec").unwrap_or(&Value::Null);
+    let spec = part(template, "spec");
     claim::validate_spec(spec, &path.child("spec"), errors);
 }
