@@ -5,6 +5,7 @@ use shoal_objects::{Errors, Path, Value, names};
 
 use super::access::{entries_at, existing_mut, field};
 use super::checks;
+use super::pod::{is_extended, is_native, round_up_to_milli};
 
 /// Countable things, whole numbers only.
 const COUNTED: [&str; 9] = [
@@ -23,15 +24,8 @@ const COMPUTE: [&str; 3] = ["cpu", "ephemeral-storage", "memory"];
 
 /// Nothing finer than a thousandth is kept in the resource list in this field.
 pub fn round_up(v: &mut Value, name: &str) {
-    let Some(list) = existing_mut(v, name).and_then(Value::as_object_mut) else { return };
-    for amount in list.values_mut() {
-        if let Ok(mut quantity) = Quantity::from_json(amount) {
-            let before = quantity.clone();
-            quantity.round_up(-3);
-            if quantity != before {
-                *amount = Value::String(quantity.to_string());
-            }
-        }
+    if let Some(list) = existing_mut(v, name) {
+        round_up_to_milli(list);
     }
 }
 
@@ -43,22 +37,6 @@ pub fn amount(v: &Value, list: &str, resource: &str) -> Option<Quantity> {
 /// The amounts of the list in this field, by resource.
 pub fn amounts<'a>(v: &'a Value, list: &str) -> impl Iterator<Item = (&'a String, Quantity)> {
     entries_at(v, list).map(|(name, v)| (name, Quantity::from_json(v).unwrap_or(Quantity::ZERO)))
-}
-
-/// Whether it is one Kubernetes itself defines.
-pub fn is_native(name: &str) -> bool {
-    !name.contains('/') || name.contains("kubernetes.io/")
-}
-
-/// Whether more may be promised than there is.
-pub fn is_overcommit_allowed(name: &str) -> bool {
-    is_native(name) && !name.starts_with("hugepages-")
-}
-
-fn is_extended(name: &str) -> bool {
-    !is_native(name)
-        && !name.starts_with("requests.")
-        && names::qualified_name(&format!("requests.{name}")).is_empty()
 }
 
 fn is_huge_page(name: &str) -> bool {

@@ -21,8 +21,8 @@ use shoal_objects::Map;
 
 pub use binding::{BindError, bind};
 pub use qos::qos_class;
-pub use resources::{quantity_sign, round_up_to_milli};
-pub use scheduling::validate_node_selector;
+pub use resources::{is_extended, is_native, overcommit_allowed, quantity_sign, round_up_to_milli};
+pub use scheduling::{validate_node_selector, validate_tolerations};
 pub use update::{
     prepare_ephemeral_containers, prepare_resize, validate_ephemeral_containers_update, validate_resize,
 };

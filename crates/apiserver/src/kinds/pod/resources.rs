@@ -84,15 +84,18 @@ fn is_huge_page(name: &str) -> bool {
     name.starts_with("hugepages-")
 }
 
-fn is_native(name: &str) -> bool {
+/// Whether Kubernetes itself defines the resource.
+pub fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-fn overcommit_allowed(name: &str) -> bool {
+/// Whether more of it may be promised than there is.
+pub fn overcommit_allowed(name: &str) -> bool {
     is_native(name) && !is_huge_page(name)
 }
 
-fn is_extended(name: &str) -> bool {
+/// Whether it is counted by whoever provides it, in whole numbers.
+pub fn is_extended(name: &str) -> bool {
     !is_native(name)
         && !name.starts_with("requests.")
         && names::qualified_name(&format!("requests.{name}")).is_empty()
