@@ -23,6 +23,8 @@ pub mod endpoints;
 pub mod event;
 pub mod fields;
 pub mod flow_control;
+#[cfg(test)]
+mod hostile;
 pub mod hpa;
 pub mod ingress;
 mod job;

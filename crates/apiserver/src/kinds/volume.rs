@@ -8,6 +8,7 @@ use super::access::{
     child_mut, existing_mut, field, is_set, object_at, remove, set, set_default, set_default_str, str_at,
 };
 use super::claim::{VOLUME_MODES, add_finalizer, validate_access_modes};
+use super::pod::validate_node_selector;
 use super::resource_lists::{amounts, round_up};
 use super::{Rules, checks};
 
@@ -137,12 +138,7 @@ fn validate_node_affinity(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let required = path.child("required");
     match field(affinity, "required") {
         None => errors.required(&required, "must specify required node constraints"),
-        Some(selector) => {
-            if !is_set(selector, "nodeSelectorTerms") {
-                let detail = "must have at least one node selector term";
-                errors.required(&required.child("nodeSelectorTerms"), detail);
-            }
-        }
+        Some(selector) => validate_node_selector(selector, &required, errors),
     }
 }
 

@@ -23,7 +23,7 @@ use shoal_objects::Map;
 pub use binding::{BindError, bind};
 pub use qos::qos_class;
 pub use resources::quantity_sign;
-pub use scheduling::validate_node_selector;
+pub use scheduling::{validate_node_selector, validate_tolerations};
 pub use update::{
     prepare_ephemeral_containers, prepare_resize, validate_ephemeral_containers_update, validate_resize,
 };
