@@ -155,6 +155,11 @@ impl Resource {
         if self.group.is_empty() { self.kind.to_string() } else { format!("{}.{}", self.kind, self.group) }
     }
 
+    /// The group that validation errors name. The real server forgets it for events.k8s.io.
+    pub fn error_group(&self) -> &str {
+        if self.conversion == Conversion::EventsV1 { "" } else { &self.group }
+    }
+
     /// Whether the verb is offered on the resource itself.
     pub fn allows(&self, verb: &str) -> bool {
         self.verbs.iter().any(|v| &**v == verb)
