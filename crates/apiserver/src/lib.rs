@@ -1,9 +1,32 @@
 //! A Kubernetes-compatible API server as a library.
+//!
+//! [`Server`] is a tower service: put sockets in front of it with [`serve`], or call it in process.
 
 pub mod access;
+mod admission;
+mod authorize;
+mod body;
+mod bootstrap;
 pub mod builtin;
 pub mod decode;
+mod discovery;
+mod encode;
+mod handlers;
+mod health;
+mod index;
 pub mod kinds;
+mod metrics;
+mod negotiate;
 pub mod openapi;
 pub mod protobuf;
+mod registry;
+mod request;
+mod response;
+mod selection;
 pub mod serve;
+mod server;
+mod status;
+mod table;
+
+pub use body::Body;
+pub use server::{Abilities, Options, Server};

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, VARY,
-    WARNING,
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER,
+    VARY, WARNING,
 };
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::Value;
@@ -17,6 +17,8 @@ use crate::handlers::Call;
 use crate::handlers::list::ListBody;
 use crate::handlers::watch::WatchBody;
 use crate::negotiate::Encoding;
+use crate::protobuf;
+use crate::serve::Endless;
 use crate::status::{Failure, Outcome};
 
 /// Bodies above this are compressed for clients that ask for it.
@@ -67,6 +69,9 @@ impl Reply {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let (body, compressed) = compress(self.body, request);
         let mut response = Response::new(body);
+        if matches!(response.body(), Body::Watch(_)) {
+            response.extensions_mut().insert(Endless);
+        }
         *response.status_mut() = status;
         let headers = response.headers_mut();
         if status != StatusCode::NO_CONTENT {
@@ -104,6 +109,13 @@ impl From<Failure> for Reply {
 pub fn reply(call: &Call<'_>, status: u16, value: &Value) -> Outcome<Reply> {
     match call.accepted.encoding {
         Encoding::Json => Ok(Reply::json(status, value)),
+        Encoding::Protobuf => {
+            let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default();
+            match protobuf::encode_response(text("apiVersion"), text("kind"), value) {
+                Some(bytes) => Ok(Reply::full(status, bytes, "application/vnd.kubernetes.protobuf")),
+                None => Ok(Reply::json(status, value)),
+            }
+        }
         Encoding::Yaml => Ok(Reply::full(status, to_yaml(value)?, "application/yaml")),
     }
 }

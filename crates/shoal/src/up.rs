@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::bail;
-use shoal_apiserver::access::pki::Pki;
 use shoal_apiserver::serve::{self, Limits};
+use shoal_apiserver::{Options, Server};
 use shoal_objects::Clock;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -84,23 +84,25 @@ pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
         (false, Some(path)) => DataDir::keep(path)?,
         (false, None) => DataDir::keep(data_dir::default_path()?)?,
     };
-    let names = server_names(args.address);
-    let pki = match &data {
-        DataDir::Kept { path, .. } => Pki::open(&path.join("pki"), &names, clock.now())?,
-        DataDir::Ephemeral(_) => Pki::in_memory(&names, clock.now())?,
-    };
+    let store = data.open_store()?;
+    let pki = data.open_pki(&server_names(args.address), clock.now())?;
     let tls = serve::server_config(&pki)?;
     let listener = listen(SocketAddr::new(args.address, args.port)).await?;
     let url = url(listener.local_addr()?);
 
-    let serving = tokio::spawn(serve::serve(listener, tls, placeholder::Ready, Limits::default(), stop));
+    let mut options = Options::new(store.clone(), pki.service_account_key().to_vec());
+    options.clock = clock;
+    let server = Server::start(options).await?;
+    let serving = tokio::spawn(serve::serve(listener, tls, server, Limits::default(), stop));
 
     let kubeconfig = args.kubeconfig.unwrap_or_else(|| data.path().join("kubeconfig"));
     let kubeconfig = std::path::absolute(&kubeconfig).unwrap_or(kubeconfig);
     kubeconfig::write(&kubeconfig, &url, &pki)?;
     announce(&url, &kubeconfig.display().to_string(), started);
 
-    Ok(serving.await?)
+    serving.await?;
+    store.close();
+    Ok(())
 }
 
 /// The one line that others wait for, and a hint for people.
@@ -191,44 +193,6 @@ fn server_names(address: IpAddr) -> Vec<String> {
         names.push(host);
     }
     names
-}
-
-/// Stands in for the API server until it can be started here.
-mod placeholder {
-    use std::convert::Infallible;
-    use std::future::{Ready as Now, ready};
-    use std::task::{Context, Poll};
-
-    use bytes::Bytes;
-    use http::{Request, Response, StatusCode};
-    use http_body_util::Full;
-    use hyper::body::Incoming;
-    use tower_service::Service;
-
-    #[derive(Clone)]
-    pub struct Ready;
-
-    impl Service<Request<Incoming>> for Ready {
-        type Response = Response<Full<Bytes>>;
-        type Error = Infallible;
-        type Future = Now<Result<Self::Response, Infallible>>;
-
-        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn call(&mut self, request: Request<Incoming>) -> Self::Future {
-            let is_health = ["/readyz", "/livez", "/healthz"].contains(&request.uri().path());
-            let (status, text) = if is_health {
-                (StatusCode::OK, "ok")
-            } else {
-                (StatusCode::NOT_FOUND, "404 page not found\n")
-            };
-            let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
-            *response.status_mut() = status;
-            ready(Ok(response))
-        }
-    }
 }
 
 #[cfg(test)]

@@ -98,7 +98,7 @@ pub enum TokenError {
 
 /// A key that does not sign, or randomness that failed.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot sign ServiceAccount tokens with this key")]
+#[error("cannot sign ServiceAccount tokens with this key; use an ECDSA P-256 key in PKCS #8 form")]
 pub struct SigningError;
 
 #[derive(Serialize, Deserialize)]
@@ -141,6 +141,12 @@ pub struct Tokens {
     random: SystemRandom,
     key_id: String,
     known: Mutex<HashMap<[u8; 32], Arc<Claims>>>,
+}
+
+/// A new P-256 key (PKCS #8) to sign tokens with.
+pub fn new_signing_key() -> Result<Vec<u8>, SigningError> {
+    let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new());
+    key.map(|key| key.as_ref().to_vec()).map_err(|_| SigningError)
 }
 
 impl Tokens {

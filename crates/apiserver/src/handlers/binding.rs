@@ -1,11 +1,10 @@
 //! Binding a pod to a node.
 
-use serde_json::{Value, json};
-use shoal_objects::{Errors, Path, meta};
+use shoal_objects::meta;
 
 use crate::handlers::update::{Facet, modify};
-use crate::handlers::{Call, status_created};
-use crate::kinds::pod;
+use crate::handlers::{Call, conform_known, status_created};
+use crate::kinds::pod::{self, BindError};
 use crate::request::Target;
 use crate::response::Reply;
 use crate::status::{Failure, Outcome};
@@ -14,19 +13,6 @@ use crate::status::{Failure, Outcome};
 pub async fn create(call: &Call<'_>) -> Outcome<Reply> {
     let dry_run = call.dry_run("CreateOptions")?;
     let binding = call.body_object("v1", "Binding")?;
-    let mut errors = Errors::new();
-    let target = binding.get("target").unwrap_or(&Value::Null);
-    let path = Path::new("target");
-    let kind = target.get("kind").and_then(Value::as_str).unwrap_or_default();
-    if !matches!(kind, "" | "Node") {
-        errors.not_supported(&path.child("kind"), kind, &["Node", "<empty>"]);
-    }
-    if target.get("name").and_then(Value::as_str).unwrap_or_default().is_empty() {
-        errors.required(&path.child("name"), "");
-    }
-    if !errors.is_empty() {
-        return Err(Failure::internal(errors.to_string()));
-    }
     let name = if call.target.name.is_empty() { meta::name(&binding) } else { &call.target.name };
     let Some(pods) = call.server.registry().find("", "v1", "pods").cloned() else {
         return Err(Failure::no_such_resource());
@@ -39,13 +25,16 @@ pub async fn create(call: &Call<'_>) -> Outcome<Reply> {
         watch_prefix: false,
     };
     let pod_call = call.about(pod_target);
-    let now = call.server.clock.now().to_string();
+    let now = call.server.clock.now();
     modify(&pod_call, Facet::Binding, dry_run, |current| {
         let mut next = current.clone();
-        pod::bind(&mut next, &binding, &now)
-            .map_err(|why| Failure::conflict("", "pods/binding", meta::name(current), &why))?;
+        conform_known(&pod_call.target.resource, &mut next);
+        pod::bind(&mut next, &binding, now).map_err(|error| match error {
+            BindError::Invalid(errors) => Failure::internal(errors.to_string()),
+            BindError::Conflict(why) => Failure::conflict("", "pods/binding", meta::name(current), &why),
+        })?;
         Ok(next)
     })
     .await?;
-    Ok(Reply::json(201, &status_created(&json!({}))))
+    Ok(Reply::json(201, &status_created()))
 }

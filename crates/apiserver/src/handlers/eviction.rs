@@ -32,7 +32,7 @@ pub async fn create(call: &Call<'_>) -> Outcome<Reply> {
         take_from_budget(call, &pod, dry_run).await?;
     }
     delete_stored(call, stored, &options).await?;
-    Ok(Reply::json(201, &status_created(&json!({}))))
+    Ok(Reply::json(201, &status_created()))
 }
 
 /// Pods that have ended, are on their way out or never ran disturb nobody.
@@ -50,10 +50,8 @@ async fn take_from_budget(call: &Call<'_>, pod: &Value, dry_run: bool) -> Outcom
         let mut matching = Vec::new();
         for object in listing.objects {
             let budget = served(budgets, &object)?;
-            let selector = budget.pointer("/spec/selector").unwrap_or(&Value::Null);
-            let selected = LabelSelector::from_object(selector)
-                .is_ok_and(|s| s.matches(|key| meta::label(pod, key)) && !selector.is_null());
-            if selected {
+            let selector = LabelSelector::from_object(budget.pointer("/spec/selector"));
+            if selector.is_ok_and(|s| s.matches_object(pod)) {
                 matching.push((object, budget));
             }
         }
@@ -109,7 +107,10 @@ fn check_budget(budget: &Value) -> Outcome<()> {
         Err(failure)
     };
     if number("observedGeneration") < meta::generation(budget) {
-        return refuse(format!("The disruption budget {name} is still being processed by the server."), Some(10));
+        return refuse(
+            format!("The disruption budget {name} is still being processed by the server."),
+            Some(10),
+        );
     }
     if number("disruptionsAllowed") < 1 {
         let cause = format!(

@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Value, json};
+use shoal_objects::Errors;
 use shoal_store::{Listing, Object, Range};
 
 use crate::handlers::{Call, view};
@@ -63,7 +64,7 @@ pub async fn list(call: &Call<'_>) -> Outcome<Reply> {
         return reply(call, 200, &view::list(call, &objects, metadata));
     }
     if let Some(shard) = &selection.shard {
-        metadata["shardInfo"] = json!({"selector": shard.to_string()});
+        metadata["shardInfo"] = shard.shard_info();
     }
     if resource.conversion == Conversion::None && call.accepted.is_json() {
         let head = format!(
@@ -84,7 +85,11 @@ pub async fn list(call: &Call<'_>) -> Outcome<Reply> {
         item.remove("apiVersion");
     }
     let kind = format!("{}List", resource.kind);
-    reply(call, 200, &json!({"kind": kind, "apiVersion": &*resource.api_version, "metadata": metadata, "items": items}))
+    reply(
+        call,
+        200,
+        &json!({"kind": kind, "apiVersion": &*resource.api_version, "metadata": metadata, "items": items}),
+    )
 }
 
 /// Finds what a list, or a deletecollection, is about.
@@ -93,7 +98,16 @@ pub async fn select(call: &Call<'_>, selection: &Selection) -> Outcome<Selected>
     let limit = query.number("limit")?.map_or(0, |n| usize::try_from(n).unwrap_or(0));
     let version = query.get("resourceVersion").unwrap_or_default();
     let version_match = query.get("resourceVersionMatch").unwrap_or_default();
-    let errors = options::validate_list(query.get("sendInitialEvents"), version, version_match, query.get("continue"));
+    let mut errors = Errors::new();
+    let list_options = options::ListOptions {
+        watch: false,
+        resource_version: version,
+        resource_version_match: version_match,
+        continue_token: query.get("continue").unwrap_or_default(),
+        send_initial_events: query.get("sendInitialEvents").map(|_| query.flag("sendInitialEvents")),
+        allow_watch_bookmarks: false,
+    };
+    options::validate_list(&list_options, &mut errors);
     if !errors.is_empty() {
         return Err(Failure::invalid("meta.k8s.io", "ListOptions", "", &errors));
     }
@@ -103,7 +117,9 @@ pub async fn select(call: &Call<'_>, selection: &Selection) -> Outcome<Selected>
         if namespace.is_empty() { selection.single_namespace().unwrap_or_default() } else { namespace };
     if let Some(token) = query.get("continue").filter(|t| !t.is_empty()) {
         if !version.is_empty() && version != "0" {
-            return Err(Failure::bad_request("specifying resource version is not allowed when using continue"));
+            return Err(Failure::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
         }
         let (revision, after) = decode_continue(token)?;
         if !namespace.is_empty() && !after.starts_with(&format!("{namespace}/")) {

@@ -21,12 +21,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::HeaderMap;
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Value, json};
 use shoal_objects::Errors;
 use shoal_store::Object;
 
 use crate::access::UserInfo;
-use crate::decode::{self, Fields};
+use crate::decode;
 use crate::encode;
 use crate::kinds::{event, hpa, options};
 use crate::negotiate::{Accepted, BodyFormat, body_format};
@@ -140,6 +140,21 @@ impl Call<'_> {
         served(&self.target.resource, object)
     }
 
+    /// The same request about another object.
+    pub fn about(&self, target: Target) -> Call<'_> {
+        Call {
+            server: self.server,
+            target,
+            verb: self.verb,
+            query: self.query.clone(),
+            headers: self.headers,
+            body: Bytes::new(),
+            accepted: self.accepted,
+            user: self.user.clone(),
+            warnings: self.warnings,
+        }
+    }
+
     /// Adds a `Warning` header to the answer.
     pub fn warn(&self, text: impl Into<String>) {
         self.warnings.lock().push(text.into());
@@ -172,7 +187,9 @@ impl Call<'_> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let (mut value, mut complaints) = parse_body(self, kind)?;
         let unrecognized = |why: &str| {
-            Failure::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why}"))
+            Failure::bad_request(format!(
+                "the object provided is unrecognized (must be of type {kind}): {why}"
+            ))
         };
         let Some(members) = value.as_object_mut() else { return Err(unrecognized("not an object")) };
         // A body without type is taken for what the path asks for; a wrong one is refused.
@@ -186,7 +203,9 @@ impl Call<'_> {
         }
         if let Some(type_id) = crate::builtin::type_of(group, version, kind) {
             let unknown = decode::conform(crate::builtin::types(), type_id, &mut value).map_err(|why| {
-                Failure::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
+                Failure::bad_request(format!(
+                    "{kind} in version {version:?} cannot be handled as a {kind}: {why}"
+                ))
             })?;
             complaints.extend(unknown.iter().map(|path| format!("unknown field {path:?}")));
         }
@@ -218,6 +237,11 @@ impl Call<'_> {
     }
 }
 
+/// The answer to a create that makes no object of its own.
+pub fn status_created() -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+}
+
 /// A stored object in the version of a resource.
 pub fn served(resource: &Resource, object: &Object) -> Outcome<Value> {
     let mut value: Value = serde_json::from_slice(encode::object_slice(&object.value))
@@ -240,9 +264,24 @@ pub fn to_storage(resource: &Resource, mut value: Value) -> Value {
     value
 }
 
+/// Adds what Go writes even when empty: zeros and nulls of required fields.
+pub fn complete(resource: &Resource, object: &mut Value) {
+    if let Some(type_id) = resource.type_id {
+        decode::complete(crate::builtin::types(), type_id, object);
+    }
+}
+
+/// Gives an object of the server's own making the shape that rules expect.
+pub fn conform_known(resource: &Resource, object: &mut Value) {
+    if let Some(type_id) = resource.type_id {
+        // What was stored has conformed before; what it says about unknown fields does not matter here.
+        let _ = decode::conform(crate::builtin::types(), type_id, object);
+    }
+}
+
 /// Parses the body; gives the value and complaints about duplicate fields.
 fn parse_body(call: &Call<'_>, kind: &str) -> Outcome<(Value, Vec<String>)> {
-    let duplicates = |fields: Fields| fields.iter().map(|f| format!("duplicate field {f:?}")).collect();
+    let duplicates = |fields: Vec<String>| fields.iter().map(|f| format!("duplicate field {f:?}")).collect();
     let unrecognized = |why: String| {
         let shown = if call.body.is_empty() { "<empty>" } else { "" };
         Failure::bad_request(format!(

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use shoal_objects::patch::{JsonPatchError, json_patch, merge_patch, strategic_merge};
+use shoal_objects::schema::TypeId;
 use shoal_objects::{Errors, Path, meta};
 
 use crate::builtin;
@@ -26,7 +27,7 @@ pub async fn patch(call: &Call<'_>, facet: Facet) -> Outcome<Reply> {
     let dry_run = call.dry_run("PatchOptions")?;
     let resource = call.target.resource.clone();
     let written = modify(call, facet, dry_run, |current| {
-        let mut proposed = apply(&resource, &patch, current)?;
+        let mut proposed = apply(resource.type_id, &patch, current)?;
         check_identity(&proposed, current, &call.target.name)?;
         conform(call, &resource, &patch, &mut proposed)?;
         (resource.rules.default)(&mut proposed);
@@ -58,19 +59,17 @@ pub fn read(call: &Call<'_>) -> Outcome<Patch> {
 }
 
 /// The object as the patch makes it.
-pub fn apply(resource: &Resource, patch: &Patch, current: &Value) -> Outcome<Value> {
+pub fn apply(type_id: Option<TypeId>, patch: &Patch, current: &Value) -> Outcome<Value> {
     let mut proposed = current.clone();
     match patch.kind {
         PatchKind::Merge | PatchKind::Apply => {
-            if !patch.body.is_object() {
-                return Err(Failure::bad_request("error decoding patch: a merge patch is an object"));
-            }
-            merge_patch(&mut proposed, &patch.body);
+            merge_patch(&mut proposed, &patch.body).map_err(Failure::bad_request)?;
         }
         PatchKind::Json => json_patch(&mut proposed, &patch.body).map_err(|error| match error {
             JsonPatchError::Malformed(why) => Failure::bad_request(format!("error decoding patch: {why}")),
-            JsonPatchError::TooLarge(why) => {
-                Failure::new(http::StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", why)
+            JsonPatchError::TooManyOperations(_) => {
+                let text = error.to_string();
+                Failure::new(http::StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", text)
             }
             JsonPatchError::Failed(_) => Failure::new(
                 http::StatusCode::UNPROCESSABLE_ENTITY,
@@ -80,7 +79,7 @@ pub fn apply(resource: &Resource, patch: &Patch, current: &Value) -> Outcome<Val
             .with_details(),
         })?,
         PatchKind::Strategic => {
-            let Some(type_id) = resource.type_id else {
+            let Some(type_id) = type_id else {
                 return Err(Failure::unsupported_media_type(
                     "the body of the request was in an unknown format - accepted media types include: \
                      application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
@@ -136,8 +135,6 @@ fn conform(call: &Call<'_>, resource: &Resource, patch: &Patch, proposed: &mut V
             complaints.into_iter().for_each(|c| call.warn(c));
             Ok(())
         }
-        FieldValidation::Strict => {
-            Err(invalid(format!("strict decoding error: {}", complaints.join(", "))))
-        }
+        FieldValidation::Strict => Err(invalid(format!("strict decoding error: {}", complaints.join(", ")))),
     }
 }

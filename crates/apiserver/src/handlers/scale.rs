@@ -8,7 +8,7 @@ use crate::builtin;
 use crate::decode;
 use crate::handlers::create::Written;
 use crate::handlers::update::{Facet, modify};
-use crate::handlers::{Call, patch as patches};
+use crate::handlers::{Call, conform_known, patch as patches};
 use crate::response::{Reply, reply};
 use crate::status::{Failure, Outcome};
 
@@ -36,10 +36,10 @@ pub async fn update(call: &Call<'_>) -> Outcome<Reply> {
 pub async fn patch(call: &Call<'_>) -> Outcome<Reply> {
     let patch = patches::read(call)?;
     let dry_run = call.dry_run("PatchOptions")?;
-    let scale = call.server.registry().scale();
+    let scale = builtin::type_of("autoscaling", "v1", "Scale");
     set(call, dry_run, |object| {
-        let mut wanted = patches::apply(&scale, &patch, &scale_of(object))?;
-        if let Some(type_id) = builtin::type_of("autoscaling", "v1", "Scale") {
+        let mut wanted = patches::apply(scale, &patch, &scale_of(object))?;
+        if let Some(type_id) = scale {
             decode::conform(builtin::types(), type_id, &mut wanted).map_err(Failure::bad_request)?;
         }
         Ok(wanted)
@@ -47,7 +47,11 @@ pub async fn patch(call: &Call<'_>) -> Outcome<Reply> {
     .await
 }
 
-async fn set(call: &Call<'_>, dry_run: bool, mut wanted: impl FnMut(&Value) -> Outcome<Value>) -> Outcome<Reply> {
+async fn set(
+    call: &Call<'_>,
+    dry_run: bool,
+    mut wanted: impl FnMut(&Value) -> Outcome<Value>,
+) -> Outcome<Reply> {
     let written = modify(call, Facet::Main, dry_run, |object| {
         let scale = wanted(object)?;
         let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
@@ -59,6 +63,7 @@ async fn set(call: &Call<'_>, dry_run: bool, mut wanted: impl FnMut(&Value) -> O
         }
         let mut next = object.clone();
         next["spec"]["replicas"] = replicas.into();
+        conform_known(&call.target.resource, &mut next);
         // The version the client saw guards the whole object.
         next["metadata"]["resourceVersion"] = meta::resource_version(&scale).into();
         Ok(next)
@@ -89,9 +94,11 @@ fn scale_of(object: &Value) -> Value {
     let selector = object.pointer("/spec/selector");
     let text = match selector {
         Some(plain) if plain.get("matchLabels").is_none() && plain.get("matchExpressions").is_none() => {
-            LabelSelector::from_match_labels(plain).to_string()
+            plain.as_object().map(|labels| LabelSelector::from_labels(labels).to_string()).unwrap_or_default()
         }
-        Some(selector) => LabelSelector::from_object(selector).map(|s| s.to_string()).unwrap_or_default(),
+        Some(selector) => {
+            LabelSelector::from_object(Some(selector)).map(|s| s.to_string()).unwrap_or_default()
+        }
         None => String::new(),
     };
     if !text.is_empty() {

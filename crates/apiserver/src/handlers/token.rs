@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 use shoal_objects::{Errors, Path, meta};
 
-use crate::access::tokens::{BoundObject, TokenRequest};
+use crate::access::tokens::{Account, BoundObject, ObjectRef};
 use crate::handlers::{Call, served};
+use crate::index::Index;
 use crate::response::{Reply, reply};
 use crate::status::{Failure, Outcome};
 
@@ -16,7 +17,8 @@ const LONGEST: i64 = 1 << 32;
 pub async fn create(call: &Call<'_>) -> Outcome<Reply> {
     let dry_run = call.dry_run("CreateOptions")?;
     let mut request = call.body_object("authentication.k8s.io/v1", "TokenRequest")?;
-    let seconds = request.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(DEFAULT_SECONDS);
+    let seconds =
+        request.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(DEFAULT_SECONDS);
     check_seconds(seconds)?;
     let account = call.served(&*call.stored().await?)?;
     let audiences: Vec<String> = match request.pointer("/spec/audiences").and_then(Value::as_array) {
@@ -29,23 +31,25 @@ pub async fn create(call: &Call<'_>) -> Outcome<Reply> {
     };
     let now = call.server.clock.now();
     let expires = now.plus_seconds(seconds);
-    let token = call.server.tokens.issue(&TokenRequest {
-        namespace: meta::namespace(&account),
-        name: meta::name(&account),
-        uid: meta::uid(&account),
-        audiences: &audiences,
-        seconds,
-        bound: bound.as_ref(),
-        id: &call.server.entropy.uid(),
-        now,
-    });
-    let token = token.map_err(|e| Failure::internal(format!("signing the token: {e}")))?;
+    let holder = Account {
+        namespace: meta::namespace(&account).to_owned(),
+        name: meta::name(&account).to_owned(),
+        uid: meta::uid(&account).to_owned(),
+        bound,
+    };
+    let id = call.server.entropy.uid();
+    let token = call
+        .server
+        .tokens
+        .issue(&holder, &audiences, seconds, &id, now)
+        .map_err(|e| Failure::internal(format!("signing the token: {e}")))?;
     request["metadata"] = json!({
         "name": meta::name(&account), "namespace": meta::namespace(&account), "uid": meta::uid(&account),
         "creationTimestamp": now.to_string(),
     });
     let reference = request.pointer("/spec/boundObjectRef").cloned().unwrap_or(Value::Null);
-    request["spec"] = json!({"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": reference});
+    request["spec"] =
+        json!({"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": reference});
     let token = if dry_run { String::new() } else { token };
     request["status"] = json!({"token": token, "expirationTimestamp": expires.to_string()});
     reply(call, 201, &request)
@@ -85,8 +89,22 @@ async fn find_bound(call: &Call<'_>, reference: &Value) -> Outcome<BoundObject> 
     };
     let object = served(resource, &object)?;
     if !uid.is_empty() && uid != meta::uid(&object) {
-        let why = format!("the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been deleted and then recreated");
+        let why = format!(
+            "the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been deleted and then recreated"
+        );
         return Err(Failure::conflict("", plural, name, &why));
     }
-    Ok(BoundObject { kind: kind.to_owned(), name: name.to_owned(), uid: meta::uid(&object).to_owned() })
+    let reference = ObjectRef { name: name.to_owned(), uid: meta::uid(&object).to_owned() };
+    Ok(match kind {
+        "Pod" => BoundObject::Pod(reference, node_of(call, &object).await),
+        "Secret" => BoundObject::Secret(reference),
+        _ => BoundObject::Node(reference),
+    })
+}
+
+/// The node a pod is bound to, if it is known here.
+async fn node_of(call: &Call<'_>, pod: &Value) -> Option<ObjectRef> {
+    let name = pod.pointer("/spec/nodeName")?.as_str()?;
+    let node = call.server.store.get("nodes", name).await?;
+    Some(ObjectRef { name: name.to_owned(), uid: Index::new(&node.meta).uid().to_owned() })
 }

@@ -9,7 +9,7 @@ use shoal_store::{EventKind, Object, Precondition, WriteError};
 use crate::admission;
 use crate::encode;
 use crate::handlers::create::{self, Written};
-use crate::handlers::{Call, to_storage};
+use crate::handlers::{Call, complete, conform_known, to_storage};
 use crate::kinds::pod;
 use crate::registry::Resource;
 use crate::response::Reply;
@@ -33,6 +33,8 @@ pub enum Facet {
     Finalize,
     /// A certificate request's approval conditions.
     Approval,
+    /// What binding a pod to a node sets.
+    Binding,
 }
 
 impl Facet {
@@ -65,7 +67,10 @@ pub async fn update(call: &Call<'_>, facet: Facet) -> Outcome<Reply> {
         let written = create::insert(call, object, dry_run).await?;
         return create::answer(call, 201, &written);
     }
-    if facet == Facet::Main && resource.traits.conditional_update && meta::resource_version(&object).is_empty() {
+    if facet == Facet::Main
+        && resource.traits.conditional_update
+        && meta::resource_version(&object).is_empty()
+    {
         exists?;
         let mut errors = Errors::new();
         errors.invalid(
@@ -102,16 +107,21 @@ pub async fn modify(
     let resource = &*call.target.resource;
     let mut stored = call.stored().await?;
     for _ in 0..TRIES {
-        let current = call.served(&stored)?;
-        let mut proposed = propose(&current)?;
+        let shown = call.served(&stored)?;
+        let mut proposed = propose(&shown)?;
+        // Rules compare objects without what only the wire shows: nulls, zeros, empty lists.
+        let mut current = shown.clone();
+        conform_known(resource, &mut current);
         let conditional = check_version(resource, &proposed, &current)?;
         prepare(call, facet, &mut proposed, &current);
         if facet == Facet::Main {
             admission::update(call, &mut proposed, &current).await?;
         }
-        validate(resource, facet, &proposed, &current)?;
         let reserved = call.server.allocate(resource, &mut proposed, Some(&current), dry_run)?;
-        if proposed == current {
+        validate(resource, facet, &proposed, &current)?;
+        (resource.rules.warnings)(&proposed).into_iter().for_each(|text| call.warn(text));
+        complete(resource, &mut proposed);
+        if proposed == shown {
             return Ok(Written::Stored(stored));
         }
         let finished = deletion_is_finished(&proposed, &current);
@@ -207,21 +217,14 @@ fn prepare(call: &Call<'_>, facet: Facet, proposed: &mut Value, current: &Value)
             *proposed = next;
             (rules.prepare_status)(proposed, current);
         }
+        Facet::Binding => return,
         Facet::Finalize => {
             let mut next = current.clone();
             carry(&mut next, proposed, "spec");
             *proposed = next;
         }
-        Facet::EphemeralContainers => {
-            let mut next = current.clone();
-            carry(&mut next["spec"], &proposed["spec"], "ephemeralContainers");
-            *proposed = next;
-        }
-        Facet::Resize => {
-            let mut next = current.clone();
-            pod::copy_resources(&mut next, proposed);
-            *proposed = next;
-        }
+        Facet::EphemeralContainers => pod::prepare_ephemeral_containers(proposed, current),
+        Facet::Resize => pod::prepare_resize(proposed, current),
     }
     let spec_changed = proposed.get("spec") != current.get("spec")
         || (resource.type_id.is_some() && current.get("spec").is_none() && body_changed(proposed, current));
@@ -279,14 +282,16 @@ fn validate(resource: &Resource, facet: Facet, proposed: &Value, current: &Value
             (rules.validate_update)(proposed, current, &mut errors);
         }
         Facet::Status | Facet::Approval => (rules.validate_status)(proposed, current, &mut errors),
-        Facet::EphemeralContainers => pod::validate_ephemeral_update(proposed, current, &mut errors),
+        Facet::EphemeralContainers => {
+            pod::validate_ephemeral_containers_update(proposed, current, &mut errors)
+        }
         Facet::Resize => pod::validate_resize(proposed, current, &mut errors),
-        Facet::Finalize => {}
+        Facet::Finalize | Facet::Binding => {}
     }
     if errors.is_empty() {
         return Ok(());
     }
-    Err(Failure::invalid(&resource.group, &resource.kind, meta::name(current), &errors))
+    Err(Failure::invalid(resource.error_group(), &resource.kind, meta::name(current), &errors))
 }
 
 /// The last finalizer of an object marked for deletion is gone.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use futures::FutureExt as _;
 use serde_json::{Value, json};
+use shoal_objects::{Errors, Path};
 use shoal_store::{Event, EventKind, Object, Range, Watcher};
 use tokio::time::{Instant, Sleep};
 
@@ -60,8 +61,21 @@ pub async fn watch(call: &Call<'_>) -> Outcome<Reply> {
     let selection = Selection::parse(&resource, query, abilities.shard_selector)?;
     let version = query.get("resourceVersion").unwrap_or_default();
     let version_match = query.get("resourceVersionMatch").unwrap_or_default();
-    let errors =
-        options::validate_watch(query.get("sendInitialEvents"), version, version_match, abilities.watch_list);
+    let mut errors = Errors::new();
+    let send_initial_events = query.get("sendInitialEvents").map(|_| query.flag("sendInitialEvents"));
+    let list_options = options::ListOptions {
+        watch: true,
+        resource_version: version,
+        resource_version_match: version_match,
+        continue_token: "",
+        send_initial_events,
+        allow_watch_bookmarks: query.flag("allowWatchBookmarks"),
+    };
+    options::validate_list(&list_options, &mut errors);
+    if send_initial_events.is_some() && !abilities.watch_list {
+        let text = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
+        errors.forbidden(&Path::new("sendInitialEvents"), text);
+    }
     if !errors.is_empty() {
         return Err(Failure::invalid("meta.k8s.io", "ListOptions", "", &errors));
     }
@@ -73,8 +87,8 @@ pub async fn watch(call: &Call<'_>) -> Outcome<Reply> {
             ))
         })?,
     };
-    let streaming_list = query.get("sendInitialEvents").is_some() && query.flag("sendInitialEvents");
-    let skip_initial = query.get("sendInitialEvents").is_some() && !streaming_list;
+    let streaming_list = send_initial_events == Some(true);
+    let skip_initial = send_initial_events == Some(false);
     let namespace = call.target.namespace.clone();
     let bookmarks = abilities.bookmarks && query.flag("allowWatchBookmarks");
     let store = &call.server.store;
@@ -224,8 +238,7 @@ impl WatchBody {
         if ends_initial {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        let object =
-            json!({"kind": &*self.resource.kind, "apiVersion": &*self.resource.api_version, "metadata": metadata});
+        let object = json!({"kind": &*self.resource.kind, "apiVersion": &*self.resource.api_version, "metadata": metadata});
         let object = match self.view {
             View::Full => object,
             _ => view::event_object(&self.server, &self.resource, self.view, object, false),

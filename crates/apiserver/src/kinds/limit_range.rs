@@ -6,8 +6,9 @@ use shoal_objects::quantity::Quantity;
 use shoal_objects::{Errors, Map, Path, Value, names};
 
 use super::access::{child_mut, field, is_set, list_at, list_mut, object_at, set, str_at};
-use super::pod::overcommit_allowed;
-use super::resource_lists::{amount, round_up, validate_container_name, validate_name};
+use super::resource_lists::{
+    amount, is_overcommit_allowed, round_up, validate_container_name, validate_name,
+};
 use super::seen::Seen;
 use super::{Rules, checks};
 
@@ -135,7 +136,7 @@ fn validate_order(item: &Value, name: &str, path: &Path<'_>, errors: &mut Errors
         }
     }
     if let (Some(limit), Some(request)) = (&limit, &request)
-        && !overcommit_allowed(name)
+        && !is_overcommit_allowed(name)
         && limit != request
     {
         let detail = format!("default value {limit} must equal to defaultRequest value {request} in {name}");

@@ -78,6 +78,8 @@ pub struct Rules {
     pub validate_update: fn(&Value, &Value, &mut Errors),
     /// What is wrong with the change of the status `(new, old)`; `validate` does not run for these.
     pub validate_status: fn(&Value, &Value, &mut Errors),
+    /// What is fine but unwise: texts for `Warning` headers.
+    pub warnings: fn(&Value) -> Vec<String>,
     /// Which names are allowed.
     pub name: NameRule,
 }
@@ -107,6 +109,7 @@ impl Rules {
         validate: |_, _| {},
         validate_update: |_, _, _| {},
         validate_status: |_, _, _| {},
+        warnings: |_| Vec::new(),
         name: NameRule::Subdomain,
     };
 }

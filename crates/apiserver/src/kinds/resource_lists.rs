@@ -5,7 +5,6 @@ use shoal_objects::{Errors, Path, Value, names};
 
 use super::access::{entries_at, existing_mut, field};
 use super::checks;
-use super::pod::{is_extended, is_native, round_up_to_milli};
 
 /// Countable things, whole numbers only.
 const COUNTED: [&str; 9] = [
@@ -24,8 +23,15 @@ const COMPUTE: [&str; 3] = ["cpu", "ephemeral-storage", "memory"];
 
 /// Nothing finer than a thousandth is kept in the resource list in this field.
 pub fn round_up(v: &mut Value, name: &str) {
-    if let Some(list) = existing_mut(v, name) {
-        round_up_to_milli(list);
+    let Some(list) = existing_mut(v, name).and_then(Value::as_object_mut) else { return };
+    for amount in list.values_mut() {
+        if let Ok(mut quantity) = Quantity::from_json(amount) {
+            let before = quantity.clone();
+            quantity.round_up(-3);
+            if quantity != before {
+                *amount = Value::String(quantity.to_string());
+            }
+        }
     }
 }
 
@@ -39,6 +45,22 @@ pub fn amounts<'a>(v: &'a Value, list: &str) -> impl Iterator<Item = (&'a String
     entries_at(v, list).map(|(name, v)| (name, Quantity::from_json(v).unwrap_or(Quantity::ZERO)))
 }
 
+/// Whether it is one Kubernetes itself defines.
+pub fn is_native(name: &str) -> bool {
+    !name.contains('/') || name.contains("kubernetes.io/")
+}
+
+/// Whether more may be promised than there is.
+pub fn is_overcommit_allowed(name: &str) -> bool {
+    is_native(name) && !name.starts_with("hugepages-")
+}
+
+fn is_extended(name: &str) -> bool {
+    !is_native(name)
+        && !name.starts_with("requests.")
+        && names::qualified_name(&format!("requests.{name}")).is_empty()
+}
+
 fn is_huge_page(name: &str) -> bool {
     name.starts_with("hugepages-") || name.starts_with("requests.hugepages-")
 }
@@ -49,7 +71,7 @@ pub fn is_standard_quota(name: &str) -> bool {
     COMPUTE.contains(&base) || COUNTED.contains(&name) || name == "requests.storage" || is_huge_page(name)
 }
 
-/// A resource's name: one of the known ones, or with a domain. Says whether it was well-formed.
+/// A resource's name: one of the known ones, or with a domain.
 pub fn validate_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
     let found = names::qualified_name(name);
     if found.is_empty() && !name.contains('/') && !is_standard_quota(name) && name != "storage" {

@@ -10,7 +10,7 @@ use super::checks;
 use super::config_map::{IMMUTABLE, MAX_DATA_BYTES, decoded_len, same_map};
 
 /// The rules of Secret.
-pub const RULES: Rules = Rules { default, validate, validate_update, ..Rules::NONE };
+pub const RULES: Rules = Rules { default, validate, validate_update, warnings, ..Rules::NONE };
 
 const SERVICE_ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 
@@ -25,6 +25,20 @@ fn default(secret: &mut Value) {
             set(data, &key, STANDARD.encode(text.as_str().unwrap_or_default()));
         }
     }
+}
+
+/// A TLS secret that no server could use is stored, but said to be useless.
+fn warnings(secret: &Value) -> Vec<String> {
+    if str_at(secret, "type") != "kubernetes.io/tls" {
+        return Vec::new();
+    }
+    let has_pem = |key: &str| {
+        let text = at(secret, &["data", key]).and_then(Value::as_str).unwrap_or_default();
+        STANDARD.decode(text).is_ok_and(|bytes| bytes.windows(10).any(|w| w == b"-----BEGIN"))
+    };
+    let inputs = [("tls.crt", "certificate"), ("tls.key", "key")];
+    let first = inputs.iter().find(|(key, _)| !has_pem(key));
+    first.map(|(_, what)| format!("tls: failed to find any PEM data in {what} input")).into_iter().collect()
 }
 
 fn validate(secret: &Value, errors: &mut Errors) {

@@ -76,6 +76,8 @@ pub struct Traits {
     pub conditional_update: bool,
     /// Dependents are orphaned by default.
     pub orphan_dependents: bool,
+    /// A status given on create is kept.
+    pub keeps_status: bool,
     /// Labels and annotations can be changed through the status subresource.
     pub open_status: bool,
 }
@@ -145,12 +147,21 @@ impl Registry {
 impl Resource {
     /// `deployments.apps`, or `pods` for the core group.
     pub fn qualified(&self) -> String {
-        if self.group.is_empty() { self.plural.to_string() } else { format!("{}.{}", self.plural, self.group) }
+        if self.group.is_empty() {
+            self.plural.to_string()
+        } else {
+            format!("{}.{}", self.plural, self.group)
+        }
     }
 
     /// `Deployment.apps`, or `Pod` for the core group.
     pub fn qualified_kind(&self) -> String {
         if self.group.is_empty() { self.kind.to_string() } else { format!("{}.{}", self.kind, self.group) }
+    }
+
+    /// The group that validation errors name. The real server forgets it for events.k8s.io.
+    pub fn error_group(&self) -> &str {
+        if self.conversion == Conversion::EventsV1 { "" } else { &self.group }
     }
 
     /// Whether the verb is offered on the resource itself.
@@ -171,7 +182,9 @@ impl Resource {
 
 fn parse_line(line: &str) -> Option<Resource> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let [api_version, plural, kind, scope, verbs, short, categories, subs, flags] = words[..] else { return None };
+    let [api_version, plural, kind, scope, verbs, short, categories, subs, flags] = words[..] else {
+        return None;
+    };
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let list = |s: &str| -> Vec<Box<str>> {
         s.split(',').filter(|w| *w != "-" && !w.is_empty()).map(Box::from).collect()
@@ -207,6 +220,7 @@ fn parse_line(line: &str) -> Option<Resource> {
             create_on_update: flag("upsert"),
             conditional_update: flag("rv"),
             orphan_dependents: flag("orphan"),
+            keeps_status: flag("keepstatus"),
             open_status: flag("open"),
         },
         subresources,

@@ -1,0 +1,55 @@
+//! Objects that every cluster has: the first namespaces, the `kubernetes` Service, the system priority classes.
+
+use http::{Method, Request};
+use http_body_util::Full;
+use serde_json::{Value, json};
+
+use crate::access::UserInfo;
+use crate::server::Server;
+
+/// Makes what is missing, through the API like any other client.
+pub async fn run(server: &Server) {
+    for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        create(server, "/api/v1/namespaces", &namespace).await;
+    }
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "spec": {"clusterIP": "10.96.0.1", "ports": [{"name": "https", "port": 443, "targetPort": 6443}]},
+    });
+    create(server, "/api/v1/namespaces/default/services", &service).await;
+    for (name, value, about) in [
+        (
+            "system-cluster-critical",
+            2_000_000_000,
+            "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+        ),
+        (
+            "system-node-critical",
+            2_000_001_000,
+            "Used for system critical pods that must not be moved from their current node.",
+        ),
+    ] {
+        let class = json!({
+            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
+            "value": value, "description": about,
+        });
+        create(server, "/apis/scheduling.k8s.io/v1/priorityclasses", &class).await;
+    }
+}
+
+async fn create(server: &Server, path: &str, object: &Value) {
+    let body = Full::<bytes::Bytes>::from(object.to_string());
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri(path)
+        .extension(UserInfo::authenticated("system:apiserver", &["system:masters"]))
+        .body(body);
+    let Ok(request) = request else { return };
+    let status = server.handle(request).await.status();
+    // 409: it has been there since an earlier start.
+    if !status.is_success() && status != http::StatusCode::CONFLICT {
+        tracing::warn!(path, %status, "a system object could not be made");
+    }
+}

@@ -1,0 +1,165 @@
+//! What is served: the legacy documents, and all of it at once (aggregated discovery v2).
+
+use http::HeaderMap;
+use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
+use ring::digest::{SHA256, digest};
+use serde_json::{Value, json};
+
+use crate::negotiate::accept_discovery;
+use crate::registry::{Registry, Resource, Subresource};
+use crate::request::Discovery;
+use crate::response::Reply;
+use crate::status::{Failure, Outcome};
+
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+const AVAILABLE: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf, \
+     application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// Answers a discovery request.
+pub fn answer(registry: &Registry, document: &Discovery, headers: &HeaderMap) -> Outcome<Reply> {
+    let Some(aggregated) = accept_discovery(headers) else { return Err(Failure::not_acceptable(AVAILABLE)) };
+    match document {
+        Discovery::Core if aggregated => Ok(aggregate(registry, headers, true)),
+        Discovery::Groups if aggregated => Ok(aggregate(registry, headers, false)),
+        Discovery::Core => Ok(Reply::json(
+            200,
+            &json!({
+                "kind": "APIVersions", "versions": ["v1"],
+                "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}],
+            }),
+        )),
+        Discovery::Groups => {
+            let groups: Vec<Value> = groups(registry).iter().map(|g| group(registry, g)).collect();
+            Ok(Reply::json(200, &json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})))
+        }
+        Discovery::Group(name) => {
+            let mut document = group(registry, name);
+            document["kind"] = "APIGroup".into();
+            document["apiVersion"] = "v1".into();
+            Ok(Reply::json(200, &document))
+        }
+        Discovery::Version(group, version) => Ok(Reply::json(200, &resources(registry, group, version))),
+    }
+}
+
+/// Named groups, each once.
+fn groups(registry: &Registry) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for (group, _) in registry.group_versions() {
+        if !group.is_empty() && !names.iter().any(|n| n == group) {
+            names.push(group.to_owned());
+        }
+    }
+    names
+}
+
+fn versions<'a>(registry: &'a Registry, group: &str) -> Vec<&'a str> {
+    registry.group_versions().iter().filter(|(g, _)| *g == group).map(|(_, v)| *v).collect()
+}
+
+fn group(registry: &Registry, name: &str) -> Value {
+    let versions: Vec<Value> = versions(registry, name)
+        .iter()
+        .map(|v| json!({"groupVersion": format!("{name}/{v}"), "version": v}))
+        .collect();
+    let preferred = versions.first().cloned().unwrap_or_default();
+    json!({"name": name, "versions": versions, "preferredVersion": preferred})
+}
+
+fn of_version<'a>(registry: &'a Registry, group: &str, version: &str) -> Vec<&'a Resource> {
+    registry.iter().map(|r| &**r).filter(|r| &*r.group == group && &*r.version == version).collect()
+}
+
+fn texts(words: &[Box<str>]) -> Value {
+    words.iter().map(|w| Value::from(&**w)).collect()
+}
+
+fn resources(registry: &Registry, group: &str, version: &str) -> Value {
+    let mut list = Vec::new();
+    for resource in of_version(registry, group, version) {
+        let mut entry = json!({
+            "name": &*resource.plural, "singularName": &*resource.singular, "namespaced": resource.namespaced,
+            "kind": &*resource.kind, "verbs": texts(&resource.verbs),
+        });
+        if !resource.short_names.is_empty() {
+            entry["shortNames"] = texts(&resource.short_names);
+        }
+        if !resource.categories.is_empty() {
+            entry["categories"] = texts(&resource.categories);
+        }
+        list.push(entry);
+        for Subresource { name, kind, group, version, verbs } in &resource.subresources {
+            let mut entry = json!({
+                "name": format!("{}/{name}", resource.plural), "singularName": "", "namespaced": resource.namespaced,
+                "kind": &**kind, "verbs": verbs,
+            });
+            if !group.is_empty() {
+                entry["group"] = (*group).into();
+                entry["version"] = (*version).into();
+            }
+            list.push(entry);
+        }
+    }
+    let group_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": list})
+}
+
+fn aggregate(registry: &Registry, headers: &HeaderMap, core: bool) -> Reply {
+    let names = if core { vec![String::new()] } else { groups(registry) };
+    let items: Vec<Value> = names.iter().map(|name| aggregated_group(registry, name)).collect();
+    let document = json!({
+        "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items,
+    });
+    let text = document.to_string();
+    let mut tag = String::from("\"");
+    for byte in digest(&SHA256, text.as_bytes()).as_ref() {
+        tag.push_str(&format!("{byte:02X}"));
+    }
+    tag.push('"');
+    let same = headers.get(IF_NONE_MATCH).is_some_and(|seen| seen.as_bytes() == tag.as_bytes());
+    let mut reply = if same { Reply::full(304, "", AGGREGATED) } else { Reply::full(200, text, AGGREGATED) };
+    reply.headers.push((VARY, HeaderValue::from_static("Accept")));
+    reply.headers.push((CACHE_CONTROL, HeaderValue::from_static("public")));
+    if let Ok(tag) = HeaderValue::from_str(&tag) {
+        reply.headers.push((ETAG, tag));
+    }
+    reply
+}
+
+fn aggregated_group(registry: &Registry, group: &str) -> Value {
+    let versions: Vec<Value> = versions(registry, group)
+        .iter()
+        .map(|version| {
+            let resources: Vec<Value> =
+                of_version(registry, group, version).into_iter().map(aggregated_resource).collect();
+            json!({"version": version, "freshness": "Current", "resources": resources})
+        })
+        .collect();
+    let metadata = if group.is_empty() { json!({}) } else { json!({"name": group}) };
+    json!({"metadata": metadata, "versions": versions})
+}
+
+fn aggregated_resource(resource: &Resource) -> Value {
+    let kind =
+        |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
+    let mut entry = json!({
+        "resource": &*resource.plural, "singularResource": &*resource.singular,
+        "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
+        "responseKind": kind("", "", &resource.kind), "verbs": texts(&resource.verbs),
+    });
+    if !resource.short_names.is_empty() {
+        entry["shortNames"] = texts(&resource.short_names);
+    }
+    if !resource.categories.is_empty() {
+        entry["categories"] = texts(&resource.categories);
+    }
+    if !resource.subresources.is_empty() {
+        let subresources: Vec<Value> = resource
+            .subresources
+            .iter()
+            .map(|s| json!({"subresource": &*s.name, "responseKind": kind(s.group, s.version, &s.kind), "verbs": s.verbs}))
+            .collect();
+        entry["subresources"] = subresources.into();
+    }
+    entry
+}

@@ -1,0 +1,421 @@
+//! The server: a cheap handle that answers HTTP requests, with or without a socket in front.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+use http::{Method, Request, Response, StatusCode, request::Parts};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use parking_lot::{Mutex, RwLock};
+use serde_json::Value;
+use shoal_objects::{Clock, Entropy, meta};
+use shoal_store::{Range, Store};
+use tokio::time::Instant;
+
+use crate::access::tokens::{Account, BoundObject, ObjectRef, SigningError, Tokens};
+use crate::access::{AccountExists, Authenticator, PeerCertificate, StaticTokens, UserInfo};
+use crate::authorize::{self, Attributes};
+use crate::body::Body;
+use crate::handlers::{self, Call};
+use crate::index::Index;
+use crate::kinds::service_alloc::{Allocator, Reserved};
+use crate::metrics::Metrics;
+use crate::negotiate;
+use crate::registry::{Registry, Resource};
+use crate::request::{Query, Route, route, verb};
+use crate::response::Reply;
+use crate::status::{Failure, Outcome};
+use crate::{bootstrap, discovery, health, openapi};
+
+/// Bodies above this are refused.
+const BODY_LIMIT: usize = 3 * 1024 * 1024;
+/// A client that takes longer to send its body is let go.
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What a server is made of.
+pub struct Options {
+    /// Where objects are kept.
+    pub store: Store,
+    /// Tells the time.
+    pub clock: Clock,
+    /// Draws uids and names.
+    pub entropy: Entropy,
+    /// The P-256 key (PKCS #8) that signs ServiceAccount tokens.
+    pub token_key: Vec<u8>,
+    /// Bearer tokens known from the start.
+    pub static_tokens: StaticTokens,
+    /// What the server can do; switched off to behave like an older one.
+    pub abilities: Abilities,
+    /// Requests, watches aside, that may be under way before more are turned away with 429.
+    pub max_in_flight: usize,
+}
+
+/// What newer servers can do. All on by default; tests switch them off one by one.
+#[derive(Clone, Copy, Debug)]
+pub struct Abilities {
+    /// `shardSelector` on lists and watches (KEP-5866).
+    pub shard_selector: bool,
+    /// `sendInitialEvents` on watches.
+    pub watch_list: bool,
+    /// Bookmarks in watches.
+    pub bookmarks: bool,
+    /// How many revisions reads with `resourceVersion=0` lag behind, as caches of real servers may.
+    pub stale_reads: u64,
+}
+
+impl Default for Abilities {
+    fn default() -> Abilities {
+        Abilities { shard_selector: true, watch_list: true, bookmarks: true, stale_reads: 0 }
+    }
+}
+
+/// A Kubernetes API server. Clones share it.
+#[derive(Clone)]
+pub struct Server {
+    inner: Arc<Inner>,
+}
+
+/// What all requests share.
+pub struct Inner {
+    /// The objects.
+    pub store: Store,
+    /// Tells the time.
+    pub clock: Clock,
+    /// Draws uids and names.
+    pub entropy: Entropy,
+    /// Finds out who is calling.
+    pub authenticator: Authenticator,
+    /// Signs ServiceAccount tokens.
+    pub tokens: Arc<Tokens>,
+    /// What the server can do.
+    pub abilities: Abilities,
+    /// Figures about requests.
+    pub metrics: Metrics,
+    registry: RwLock<Arc<Registry>>,
+    addresses: Mutex<Allocator>,
+    in_flight: AtomicUsize,
+    max_in_flight: usize,
+}
+
+/// Addresses and ports a write has taken; given back when it is dropped without `keep`.
+pub struct Reservation<'a> {
+    addresses: &'a Mutex<Allocator>,
+    reserved: Option<Reserved>,
+}
+
+impl Reservation<'_> {
+    /// The write succeeded.
+    pub fn keep(mut self) {
+        if let Some(reserved) = self.reserved.take() {
+            self.addresses.lock().commit(reserved);
+        }
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        if let Some(reserved) = self.reserved.take() {
+            self.addresses.lock().undo(reserved);
+        }
+    }
+}
+
+impl Options {
+    /// Defaults around a store and a key for tokens.
+    pub fn new(store: Store, token_key: Vec<u8>) -> Options {
+        Options {
+            store,
+            clock: Clock::system(),
+            entropy: Entropy::system(),
+            token_key,
+            static_tokens: StaticTokens::default(),
+            abilities: Abilities::default(),
+            max_in_flight: 2_000,
+        }
+    }
+}
+
+impl Server {
+    /// Starts a server on its store: objects that every cluster has are made if missing.
+    pub async fn start(options: Options) -> Result<Server, SigningError> {
+        let tokens = Arc::new(Tokens::new(&options.token_key)?);
+        let account_exists = account_exists(options.store.clone());
+        let inner = Inner {
+            authenticator: Authenticator::new(tokens.clone(), options.static_tokens, account_exists),
+            store: options.store,
+            clock: options.clock,
+            entropy: options.entropy,
+            tokens,
+            abilities: options.abilities,
+            metrics: Metrics::new(),
+            registry: RwLock::new(Arc::new(Registry::builtin())),
+            addresses: Mutex::new(Allocator::default()),
+            in_flight: AtomicUsize::new(0),
+            max_in_flight: options.max_in_flight,
+        };
+        inner.occupy_addresses().await;
+        let server = Server { inner: Arc::new(inner) };
+        bootstrap::run(&server).await;
+        Ok(server)
+    }
+
+    /// The store behind the server.
+    pub fn store(&self) -> &Store {
+        &self.inner.store
+    }
+
+    /// Answers one request.
+    pub async fn handle<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: http_body::Body + Send,
+        B::Data: Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let started = Instant::now();
+        let (parts, body) = request.into_parts();
+        let warnings = Mutex::new(Vec::new());
+        let label = Mutex::new(crate::metrics::Label::default());
+        let reply = match self.admit(&parts) {
+            Ok(_slot) => match read_body(&parts, body).await {
+                Ok(body) => self.inner.dispatch(&parts, body, &warnings, &label).await,
+                Err(failure) => Err(failure),
+            },
+            Err(failure) => Err(failure),
+        };
+        let reply = reply.unwrap_or_else(Reply::from);
+        let mut response = reply.finish(&parts.headers, &warnings.into_inner());
+        if let Ok(id) = http::HeaderValue::from_str(&self.inner.entropy.uid()) {
+            response.headers_mut().insert("audit-id", id);
+        }
+        self.inner.metrics.request_done(label.into_inner(), response.status(), started.elapsed());
+        response
+    }
+
+    fn admit(&self, parts: &Parts) -> Outcome<Slot> {
+        let inner = &self.inner;
+        let slot = Slot(inner.clone());
+        let watching = parts.uri.query().is_some_and(|q| q.contains("watch="));
+        if inner.in_flight.fetch_add(1, Ordering::Relaxed) >= inner.max_in_flight && !watching {
+            let text = "Too many requests, please try again later.";
+            let mut failure = Failure::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", text);
+            failure.retry_after = Some(1);
+            return Err(failure);
+        }
+        Ok(slot)
+    }
+}
+
+/// A request under way.
+struct Slot(Arc<Inner>);
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+async fn read_body<B>(parts: &Parts, body: B) -> Outcome<Bytes>
+where
+    B: http_body::Body,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    if matches!(parts.method, Method::GET | Method::HEAD) {
+        return Ok(Bytes::new());
+    }
+    if body.size_hint().lower() > BODY_LIMIT as u64 {
+        return Err(Failure::too_large(BODY_LIMIT));
+    }
+    let collected = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, BODY_LIMIT).collect()).await;
+    match collected {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Failure::too_large(BODY_LIMIT)),
+        Ok(Err(error)) => Err(Failure::bad_request(format!("reading the body: {error}"))),
+        Err(_) => {
+            Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "Timeout", "the body took too long to arrive"))
+        }
+    }
+}
+
+impl Inner {
+    /// The resources served now.
+    pub fn registry(&self) -> Arc<Registry> {
+        self.registry.read().clone()
+    }
+
+    /// The older revision that reads with `resourceVersion=0` show, if they lag.
+    pub fn stale_revision(&self) -> Option<u64> {
+        let lag = self.abilities.stale_reads;
+        (lag > 0).then(|| self.store.revision().saturating_sub(lag).max(self.store.compacted()))
+    }
+
+    async fn dispatch(
+        self: &Arc<Self>,
+        parts: &Parts,
+        body: Bytes,
+        warnings: &Mutex<Vec<String>>,
+        label: &Mutex<crate::metrics::Label>,
+    ) -> Outcome<Reply> {
+        let user = self.authenticate(parts)?;
+        let path = parts.uri.path();
+        let query = Query::parse(parts.uri.query());
+        let registry = self.registry();
+        let target = match route(&registry, path) {
+            Route::Resource(target) => target,
+            other => {
+                let verb = parts.method.as_str().to_ascii_lowercase();
+                let attributes = Attributes { verb, path: path.to_owned(), ..Attributes::default() };
+                if authorize::allowed(&user, &attributes).is_none() {
+                    return Err(authorize::refusal(&user, &attributes));
+                }
+                return self.other(&registry, other, parts, &query);
+            }
+        };
+        let verb = verb(&parts.method, &target, &query)?;
+        *label.lock() = crate::metrics::Label::new(&target, verb);
+        let attributes = Attributes {
+            verb: verb.to_owned(),
+            group: target.resource.group.to_string(),
+            resource: target.resource.plural.to_string(),
+            subresource: target.subresource.clone(),
+            namespace: target.namespace.clone(),
+            name: target.name.clone(),
+            path: String::new(),
+        };
+        if authorize::allowed(&user, &attributes).is_none() {
+            return Err(authorize::refusal(&user, &attributes));
+        }
+        // Watches are JSON: every client that can read protobuf frames can read those.
+        let protobuf = target.resource.type_id.is_some() && verb != "watch";
+        let accepted = negotiate::accept(&parts.headers, protobuf)?;
+        let headers = &parts.headers;
+        handlers::handle(&Call { server: self, target, verb, query, headers, body, accepted, user, warnings })
+            .await
+    }
+
+    fn authenticate(&self, parts: &Parts) -> Outcome<UserInfo> {
+        // Set by callers in this process only: requests from sockets carry no extensions of this type.
+        if let Some(user) = parts.extensions.get::<UserInfo>() {
+            return Ok(user.clone());
+        }
+        let peer = parts.extensions.get::<PeerCertificate>();
+        self.authenticator
+            .authenticate(&parts.headers, peer, self.clock.now())
+            .map_err(|_| Failure::unauthorized())
+    }
+
+    fn other(&self, registry: &Registry, route: Route, parts: &Parts, query: &Query) -> Outcome<Reply> {
+        if !matches!(parts.method, Method::GET | Method::HEAD) && !matches!(route, Route::Nothing) {
+            return Err(Failure::method_not_allowed());
+        }
+        match route {
+            Route::Discovery(document) => discovery::answer(registry, &document, &parts.headers),
+            Route::OpenApi(path) => openapi::answer(registry, &path, &parts.headers, query.get("hash")),
+            Route::Health(path) => Ok(health::answer(self, &path, query.get("verbose").is_some())),
+            Route::Version => Ok(Reply::json(200, &health::version())),
+            Route::Metrics => Ok(self.metrics.answer(&self.store.stats())),
+            Route::OpenIdConfiguration => {
+                let host = parts
+                    .headers
+                    .get("host")
+                    .and_then(|h| h.to_str().ok())
+                    .unwrap_or("kubernetes.default.svc");
+                let document = crate::access::tokens::openid_configuration(&format!("https://{host}"));
+                Ok(Reply::json(200, &document))
+            }
+            Route::Jwks => Ok(Reply::json(200, &self.tokens.jwks())),
+            Route::NoSuchResource => Err(Failure::no_such_resource()),
+            Route::Resource(_) | Route::Nothing => Ok(Reply::text(404, "404 page not found\n")),
+        }
+    }
+
+    /// Gives a Service its addresses and ports; other kinds need none.
+    pub fn allocate(
+        &self,
+        resource: &Resource,
+        object: &mut Value,
+        old: Option<&Value>,
+        dry_run: bool,
+    ) -> Outcome<Reservation<'_>> {
+        let mut reserved = None;
+        if &*resource.table == "services" {
+            let mut addresses = self.addresses.lock();
+            let taken = addresses.allocate(object, old, &self.entropy).map_err(|errors| {
+                Failure::invalid(&resource.group, &resource.kind, meta::name(object), &errors)
+            })?;
+            if dry_run {
+                addresses.undo(taken);
+            } else {
+                reserved = Some(taken);
+            }
+        }
+        Ok(Reservation { addresses: &self.addresses, reserved })
+    }
+
+    /// Gives back what a deleted Service had.
+    pub fn release(&self, resource: &Resource, object: &Value) {
+        if &*resource.table == "services" {
+            self.addresses.lock().release(object);
+        }
+    }
+
+    async fn occupy_addresses(&self) {
+        for object in self.store.list("services", Range::All, None, 0).await.objects {
+            let registry = self.registry();
+            if let Some(services) = registry.find("", "v1", "services")
+                && let Ok(service) = handlers::served(services, &object)
+            {
+                self.addresses.lock().occupy(&service);
+            }
+        }
+    }
+}
+
+/// Whether the account of a token, and the object the token is bound to, still exist under the same uid.
+fn account_exists(store: Store) -> AccountExists {
+    let uid_of = move |table: &str, key: &str| -> Option<String> {
+        // Reads of committed state never wait.
+        let object = store.get(table, key).now_or_never().flatten()?;
+        Some(Index::new(&object.meta).uid().to_owned())
+    };
+    Arc::new(move |account: &Account| {
+        let Account { namespace, name, uid, bound } = account;
+        let same = |table: &str, key: &str, ObjectRef { uid, .. }: &ObjectRef| {
+            uid_of(table, key).as_deref() == Some(uid.as_str())
+        };
+        let bound_exists = match bound {
+            None => true,
+            Some(BoundObject::Pod(pod, _)) => same("pods", &format!("{namespace}/{}", pod.name), pod),
+            Some(BoundObject::Secret(secret)) => {
+                same("secrets", &format!("{namespace}/{}", secret.name), secret)
+            }
+            Some(BoundObject::Node(node)) => same("nodes", &node.name, node),
+        };
+        bound_exists && uid_of("serviceaccounts", &format!("{namespace}/{name}")).as_ref() == Some(uid)
+    })
+}
+
+impl<B> tower_service::Service<Request<B>> for Server
+where
+    B: http_body::Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let server = self.clone();
+        Box::pin(async move { Ok(server.handle(request).await) })
+    }
+}

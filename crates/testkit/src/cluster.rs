@@ -1,0 +1,127 @@
+//! One cluster in this process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Request;
+use kube::Client;
+use shoal_apiserver::access::UserInfo;
+use shoal_apiserver::access::tokens;
+use shoal_apiserver::{Abilities, Options, Server};
+use shoal_objects::{Clock, Entropy, Timestamp};
+use shoal_store::Store;
+use tokio::time::Instant;
+use tower::ServiceExt as _;
+
+use crate::http_client::Http;
+
+/// Where simulated time begins: 2026-01-01T00:00:00Z.
+const EPOCH: Timestamp = Timestamp(1_767_225_600_000_000);
+
+/// A running cluster. Several can live side by side; each has its own state.
+#[derive(Clone)]
+pub struct Cluster {
+    server: Server,
+}
+
+/// Settings of a cluster.
+pub struct Builder {
+    seed: Option<u64>,
+    abilities: Abilities,
+    history_events: Option<usize>,
+}
+
+impl Cluster {
+    /// A cluster with default settings.
+    pub async fn start() -> Cluster {
+        Cluster::builder().start().await
+    }
+
+    /// A cluster with settings.
+    pub fn builder() -> Builder {
+        Builder { seed: None, abilities: Abilities::default(), history_events: None }
+    }
+
+    /// A kube client with all rights.
+    pub fn client(&self) -> Client {
+        self.client_as("shoal:test", &["system:masters"])
+    }
+
+    /// A kube client of some user.
+    pub fn client_as(&self, user: &str, groups: &[&str]) -> Client {
+        let user = UserInfo::authenticated(user, groups);
+        let service = self.server.clone().map_request(move |mut request: Request<kube::client::Body>| {
+            request.extensions_mut().insert(user.clone());
+            request
+        });
+        Client::new(service, "default")
+    }
+
+    /// Plain HTTP requests with all rights, without a client library.
+    pub fn http(&self) -> Http {
+        Http::new(self.server.clone(), UserInfo::authenticated("shoal:test", &["system:masters"]))
+    }
+
+    /// The server itself.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+}
+
+impl Builder {
+    /// The same seed gives the same uids, names and times: time is tokio's and starts at a fixed date, so that with
+    /// paused time two runs of one script are equal to the byte.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Builder {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// What the server can do: switch things off to behave like an older one.
+    #[must_use]
+    pub fn abilities(mut self, abilities: Abilities) -> Builder {
+        self.abilities = abilities;
+        self
+    }
+
+    /// How many events are kept for watches to resume from.
+    #[must_use]
+    pub fn history_events(mut self, events: usize) -> Builder {
+        self.history_events = Some(events);
+        self
+    }
+
+    /// Starts the cluster.
+    ///
+    /// # Panics
+    /// When the key for tokens cannot be used, which no environment has shown yet.
+    pub async fn start(self) -> Cluster {
+        let start = Instant::now();
+        let elapsed = move || Instant::now().duration_since(start);
+        let mut store = shoal_store::Options { now: Arc::new(elapsed), ..shoal_store::Options::default() };
+        if let Some(events) = self.history_events {
+            store.history_events = events;
+        }
+        let mut options = Options::new(Store::memory(store), token_key());
+        options.abilities = self.abilities;
+        if let Some(seed) = self.seed {
+            options.entropy = Entropy::seeded(seed);
+            options.clock = Clock::from_fn(move || {
+                let since: Duration = elapsed();
+                Timestamp(EPOCH.0 + i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+            });
+        }
+        #[allow(clippy::panic, reason = "a test cannot go on without its cluster")]
+        let server = match Server::start(options).await {
+            Ok(server) => server,
+            Err(error) => panic!("starting the test cluster: {error}"),
+        };
+        Cluster { server }
+    }
+}
+
+/// Making a key takes longer than starting a cluster: one serves all clusters of the process.
+fn token_key() -> Vec<u8> {
+    static KEY: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
+    KEY.get_or_init(|| tokens::new_signing_key().unwrap_or_default()).clone()
+}
