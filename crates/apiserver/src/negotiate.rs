@@ -149,8 +149,7 @@ pub fn accept_discovery(headers: &HeaderMap) -> Option<bool> {
     for range in &ranges {
         match (range.media, range.parameter("as")) {
             ("application/json", Some("APIGroupDiscoveryList"))
-                if range.parameter("g") == Some("apidiscovery.k8s.io")
-                    && range.parameter("v") == Some("v2") =>
+                if range.parameter("g") == Some("apidiscovery.k8s.io") && range.parameter("v") == Some("v2") =>
             {
                 return Some(true);
             }

@@ -236,9 +236,7 @@ where
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Failure::too_large(BODY_LIMIT)),
         Ok(Err(error)) => Err(Failure::bad_request(format!("reading the body: {error}"))),
-        Err(_) => {
-            Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "Timeout", "the body took too long to arrive"))
-        }
+        Err(_) => Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "Timeout", "the body took too long to arrive")),
     }
 }
 
@@ -294,8 +292,7 @@ impl Inner {
         let protobuf = target.resource.type_id.is_some() && verb != "watch";
         let accepted = negotiate::accept(&parts.headers, protobuf)?;
         let headers = &parts.headers;
-        handlers::handle(&Call { server: self, target, verb, query, headers, body, accepted, user, warnings })
-            .await
+        handlers::handle(&Call { server: self, target, verb, query, headers, body, accepted, user, warnings }).await
     }
 
     fn authenticate(&self, parts: &Parts) -> Outcome<UserInfo> {
@@ -304,9 +301,7 @@ impl Inner {
             return Ok(user.clone());
         }
         let peer = parts.extensions.get::<PeerCertificate>();
-        self.authenticator
-            .authenticate(&parts.headers, peer, self.clock.now())
-            .map_err(|_| Failure::unauthorized())
+        self.authenticator.authenticate(&parts.headers, peer, self.clock.now()).map_err(|_| Failure::unauthorized())
     }
 
     fn other(&self, registry: &Registry, route: Route, parts: &Parts, query: &Query) -> Outcome<Reply> {
@@ -320,11 +315,7 @@ impl Inner {
             Route::Version => Ok(Reply::json(200, &health::version())),
             Route::Metrics => Ok(self.metrics.answer(&self.store.stats())),
             Route::OpenIdConfiguration => {
-                let host = parts
-                    .headers
-                    .get("host")
-                    .and_then(|h| h.to_str().ok())
-                    .unwrap_or("kubernetes.default.svc");
+                let host = parts.headers.get("host").and_then(|h| h.to_str().ok()).unwrap_or("kubernetes.default.svc");
                 let document = crate::access::tokens::openid_configuration(&format!("https://{host}"));
                 Ok(Reply::json(200, &document))
             }
@@ -391,9 +382,7 @@ fn account_exists(store: Store) -> AccountExists {
         let bound_exists = match bound {
             None => true,
             Some(BoundObject::Pod(pod, _)) => same("pods", &format!("{namespace}/{}", pod.name), pod),
-            Some(BoundObject::Secret(secret)) => {
-                same("secrets", &format!("{namespace}/{}", secret.name), secret)
-            }
+            Some(BoundObject::Secret(secret)) => same("secrets", &format!("{namespace}/{}", secret.name), secret),
             Some(BoundObject::Node(node)) => same("nodes", &node.name, node),
         };
         bound_exists && uid_of("serviceaccounts", &format!("{namespace}/{name}")).as_ref() == Some(uid)

@@ -38,8 +38,7 @@ pub fn table(
 
 /// Time since creation in the short form of kubectl.
 fn age(object: &Value, now: Timestamp) -> String {
-    let Some(created) = meta::creation_timestamp(object).and_then(|t| t.parse::<jiff::Timestamp>().ok())
-    else {
+    let Some(created) = meta::creation_timestamp(object).and_then(|t| t.parse::<jiff::Timestamp>().ok()) else {
         return "<unknown>".to_owned();
     };
     short_duration(now.seconds() - created.as_second())
@@ -72,22 +71,9 @@ mod tests {
     #[test]
     fn ages_are_as_exact_as_a_glance_needs() {
         let cases = [
-            (-5, "0s"),
-            (119, "119s"),
-            (120, "2m"),
-            (125, "2m5s"),
-            (599, "9m59s"),
-            (600, "10m"),
-            (10_799, "179m"),
-            (10_800, "3h"),
-            (12_300, "3h25m"),
-            (28_800, "8h"),
-            (172_799, "47h"),
-            (187_200, "2d4h"),
-            (691_200, "8d"),
-            (63_072_000, "2y"),
-            (64_108_800, "2y12d"),
-            (252_288_000, "8y"),
+            (-5, "0s"), (119, "119s"), (120, "2m"), (125, "2m5s"), (599, "9m59s"), (600, "10m"), (10_799, "179m"),
+            (10_800, "3h"), (12_300, "3h25m"), (28_800, "8h"), (172_799, "47h"), (187_200, "2d4h"), (691_200, "8d"),
+            (63_072_000, "2y"), (64_108_800, "2y12d"), (252_288_000, "8y"),
         ];
         for (seconds, text) in cases {
             assert_eq!(short_duration(seconds), text, "{seconds}");

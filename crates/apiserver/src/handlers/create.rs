@@ -113,9 +113,7 @@ fn fill_system_fields(call: &Call<'_>, object: &mut Value) -> Outcome<()> {
     if version.as_ref().and_then(Value::as_str).is_some_and(|v| !v.is_empty()) {
         return Err(Failure::internal("resourceVersion should not be set on objects to be created"));
     }
-    for field in
-        ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "managedFields"]
-    {
+    for field in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "managedFields"] {
         metadata.remove(field);
     }
     metadata.insert("uid".into(), call.server.entropy.uid().into());
@@ -142,13 +140,7 @@ fn fill_system_fields(call: &Call<'_>, object: &mut Value) -> Outcome<()> {
 fn validate(resource: &Resource, object: &Value) -> Outcome<()> {
     let mut errors = Errors::new();
     let path = Path::new("metadata");
-    meta::validate_metadata(
-        object,
-        &path,
-        resource.namespaced,
-        |name| name_errors(resource, name),
-        &mut errors,
-    );
+    meta::validate_metadata(object, &path, resource.namespaced, |name| name_errors(resource, name), &mut errors);
     (resource.rules.validate)(object, &mut errors);
     if errors.is_empty() {
         return Ok(());

@@ -83,11 +83,7 @@ fn access_review(review: &Value, user: UserInfo, namespace: &str) -> Outcome<Val
     };
     if !namespace.is_empty() && text(resource, "namespace") != namespace {
         let attributes = path.child("resourceAttributes");
-        errors.invalid_str(
-            &attributes.child("namespace"),
-            &text(resource, "namespace"),
-            "must match metadata.namespace",
-        );
+        errors.invalid_str(&attributes.child("namespace"), &text(resource, "namespace"), "must match metadata.namespace");
     }
     if !errors.is_empty() {
         return Err(Failure::invalid("authorization.k8s.io", "", "", &errors));

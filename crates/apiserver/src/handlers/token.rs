@@ -17,8 +17,7 @@ const LONGEST: i64 = 1 << 32;
 pub async fn create(call: &Call<'_>) -> Outcome<Reply> {
     let dry_run = call.dry_run("CreateOptions")?;
     let mut request = call.body_object("authentication.k8s.io/v1", "TokenRequest")?;
-    let seconds =
-        request.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(DEFAULT_SECONDS);
+    let seconds = request.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(DEFAULT_SECONDS);
     check_seconds(seconds)?;
     let account = call.served(&*call.stored().await?)?;
     let audiences: Vec<String> = match request.pointer("/spec/audiences").and_then(Value::as_array) {
@@ -38,18 +37,13 @@ pub async fn create(call: &Call<'_>) -> Outcome<Reply> {
         bound,
     };
     let id = call.server.entropy.uid();
-    let token = call
-        .server
-        .tokens
-        .issue(&holder, &audiences, seconds, &id, now)
-        .map_err(|e| Failure::internal(format!("signing the token: {e}")))?;
+    let token = call.server.tokens.issue(&holder, &audiences, seconds, &id, now).map_err(|e| Failure::internal(format!("signing the token: {e}")))?;
     request["metadata"] = json!({
         "name": meta::name(&account), "namespace": meta::namespace(&account), "uid": meta::uid(&account),
         "creationTimestamp": now.to_string(),
     });
     let reference = request.pointer("/spec/boundObjectRef").cloned().unwrap_or(Value::Null);
-    request["spec"] =
-        json!({"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": reference});
+    request["spec"] = json!({"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": reference});
     let token = if dry_run { String::new() } else { token };
     request["status"] = json!({"token": token, "expirationTimestamp": expires.to_string()});
     reply(call, 201, &request)
@@ -89,9 +83,7 @@ async fn find_bound(call: &Call<'_>, reference: &Value) -> Outcome<BoundObject> 
     };
     let object = served(resource, &object)?;
     if !uid.is_empty() && uid != meta::uid(&object) {
-        let why = format!(
-            "the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been deleted and then recreated"
-        );
+        let why = format!("the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been deleted and then recreated");
         return Err(Failure::conflict("", plural, name, &why));
     }
     let reference = ObjectRef { name: name.to_owned(), uid: meta::uid(&object).to_owned() };

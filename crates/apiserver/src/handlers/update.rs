@@ -67,10 +67,7 @@ pub async fn update(call: &Call<'_>, facet: Facet) -> Outcome<Reply> {
         let written = create::insert(call, object, dry_run).await?;
         return create::answer(call, 201, &written);
     }
-    if facet == Facet::Main
-        && resource.traits.conditional_update
-        && meta::resource_version(&object).is_empty()
-    {
+    if facet == Facet::Main && resource.traits.conditional_update && meta::resource_version(&object).is_empty() {
         exists?;
         let mut errors = Errors::new();
         errors.invalid(
@@ -282,9 +279,7 @@ fn validate(resource: &Resource, facet: Facet, proposed: &Value, current: &Value
             (rules.validate_update)(proposed, current, &mut errors);
         }
         Facet::Status | Facet::Approval => (rules.validate_status)(proposed, current, &mut errors),
-        Facet::EphemeralContainers => {
-            pod::validate_ephemeral_containers_update(proposed, current, &mut errors)
-        }
+        Facet::EphemeralContainers => pod::validate_ephemeral_containers_update(proposed, current, &mut errors),
         Facet::Resize => pod::validate_resize(proposed, current, &mut errors),
         Facet::Finalize | Facet::Binding => {}
     }

@@ -238,7 +238,8 @@ impl WatchBody {
         if ends_initial {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        let object = json!({"kind": &*self.resource.kind, "apiVersion": &*self.resource.api_version, "metadata": metadata});
+        let object =
+            json!({"kind": &*self.resource.kind, "apiVersion": &*self.resource.api_version, "metadata": metadata});
         let object = match self.view {
             View::Full => object,
             _ => view::event_object(&self.server, &self.resource, self.view, object, false),

@@ -7,11 +7,6 @@ use crate::response::Reply;
 use crate::status::Outcome;
 
 /// Answers requests below `/openapi`.
-pub fn answer(
-    _registry: &Registry,
-    _path: &str,
-    _headers: &HeaderMap,
-    _hash: Option<&str>,
-) -> Outcome<Reply> {
+pub fn answer(_registry: &Registry, _path: &str, _headers: &HeaderMap, _hash: Option<&str>) -> Outcome<Reply> {
     Ok(Reply::text(404, "404 page not found\n"))
 }

@@ -147,11 +147,7 @@ impl Registry {
 impl Resource {
     /// `deployments.apps`, or `pods` for the core group.
     pub fn qualified(&self) -> String {
-        if self.group.is_empty() {
-            self.plural.to_string()
-        } else {
-            format!("{}.{}", self.plural, self.group)
-        }
+        if self.group.is_empty() { self.plural.to_string() } else { format!("{}.{}", self.plural, self.group) }
     }
 
     /// `Deployment.apps`, or `Pod` for the core group.
@@ -182,9 +178,7 @@ impl Resource {
 
 fn parse_line(line: &str) -> Option<Resource> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let [api_version, plural, kind, scope, verbs, short, categories, subs, flags] = words[..] else {
-        return None;
-    };
+    let [api_version, plural, kind, scope, verbs, short, categories, subs, flags] = words[..] else { return None };
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let list = |s: &str| -> Vec<Box<str>> {
         s.split(',').filter(|w| *w != "-" && !w.is_empty()).map(Box::from).collect()
