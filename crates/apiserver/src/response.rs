@@ -17,6 +17,7 @@ use crate::handlers::Call;
 use crate::handlers::list::ListBody;
 use crate::handlers::watch::WatchBody;
 use crate::negotiate::Encoding;
+use crate::protobuf;
 use crate::serve::Endless;
 use crate::status::{Failure, Outcome};
 
@@ -108,6 +109,13 @@ impl From<Failure> for Reply {
 pub fn reply(call: &Call<'_>, status: u16, value: &Value) -> Outcome<Reply> {
     match call.accepted.encoding {
         Encoding::Json => Ok(Reply::json(status, value)),
+        Encoding::Protobuf => {
+            let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default();
+            match protobuf::encode_response(text("apiVersion"), text("kind"), value) {
+                Some(bytes) => Ok(Reply::full(status, bytes, "application/vnd.kubernetes.protobuf")),
+                None => Ok(Reply::json(status, value)),
+            }
+        }
         Encoding::Yaml => Ok(Reply::full(status, to_yaml(value)?, "application/yaml")),
     }
 }

@@ -288,7 +288,9 @@ impl Inner {
         if authorize::allowed(&user, &attributes).is_none() {
             return Err(authorize::refusal(&user, &attributes));
         }
-        let accepted = negotiate::accept(&parts.headers)?;
+        // Watches are JSON: every client that can read protobuf frames can read those.
+        let protobuf = target.resource.type_id.is_some() && verb != "watch";
+        let accepted = negotiate::accept(&parts.headers, protobuf)?;
         let headers = &parts.headers;
         handlers::handle(&Call { server: self, target, verb, query, headers, body, accepted, user, warnings }).await
     }

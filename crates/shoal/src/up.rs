@@ -90,7 +90,7 @@ pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
     let listener = listen(SocketAddr::new(args.address, args.port)).await?;
     let url = url(listener.local_addr()?);
 
-    let mut options = Options::new(store, pki.service_account_key().to_vec());
+    let mut options = Options::new(store.clone(), pki.service_account_key().to_vec());
     options.clock = clock;
     let server = Server::start(options).await?;
     let serving = tokio::spawn(serve::serve(listener, tls, server, Limits::default(), stop));
@@ -100,7 +100,9 @@ pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
     kubeconfig::write(&kubeconfig, &url, &pki)?;
     announce(&url, &kubeconfig.display().to_string(), started);
 
-    Ok(serving.await?)
+    serving.await?;
+    store.close();
+    Ok(())
 }
 
 /// The one line that others wait for, and a hint for people.

@@ -1,10 +1,10 @@
 //! CronJob.
 
 use jiff::tz::TimeZone;
-use shoal_objects::{Errors, Map, Path, Value, meta};
+use shoal_objects::{Errors, Path, Value, meta};
 
 use super::Rules;
-use super::access::{bool_at, child_mut, field, set_default, set_default_str, str_at};
+use super::access::{bool_at, child_mut, field, part, set_default, set_default_str, str_at};
 use super::pod::defaults::default_template_of;
 use super::{checks, cron, job};
 
@@ -29,8 +29,7 @@ fn default(cron_job: &mut Value) {
 }
 
 fn validate(cron_job: &Value, errors: &mut Errors) {
-    let empty = Value::Object(Map::new());
-    let spec = field(cron_job, "spec").unwrap_or(&empty);
+    let spec = part(cron_job, "spec");
     let path = Path::new("spec");
     match str_at(spec, "schedule") {
         "" => errors.required(&path.child("schedule"), ""),
@@ -62,8 +61,7 @@ fn validate(cron_job: &Value, errors: &mut Errors) {
 }
 
 fn validate_job_template(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let empty = Value::Object(Map::new());
-    let job_spec = field(spec, "jobTemplate").and_then(|t| field(t, "spec")).unwrap_or(&empty);
+    let job_spec = part(part(spec, "jobTemplate"), "spec");
     let path = path.child("spec");
     job::validate_spec(job_spec, &path, errors);
     if let Some(selector) = field(job_spec, "selector") {

@@ -5,15 +5,14 @@ use shoal_objects::selector::validate_label_selector;
 use shoal_objects::{Errors, Path, Value};
 
 use super::Rules;
-use super::access::field;
+use super::access::{field, part};
 use super::checks;
 
 /// The rules of PodDisruptionBudget.
 pub const RULES: Rules = Rules { validate, validate_status, ..Rules::NONE };
 
 fn validate(budget: &Value, errors: &mut Errors) {
-    let none = Value::Null;
-    let spec = field(budget, "spec").unwrap_or(&none);
+    let spec = part(budget, "spec");
     let path = Path::new("spec");
     let (minimum, maximum) = (field(spec, "minAvailable"), field(spec, "maxUnavailable"));
     if minimum.is_some() && maximum.is_some() {

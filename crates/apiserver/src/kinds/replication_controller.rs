@@ -4,7 +4,7 @@ use shoal_objects::selector::LabelSelector;
 use shoal_objects::{Errors, Map, Path, Value};
 
 use super::Rules;
-use super::access::{at, child_mut, field, object_at, set, set_default};
+use super::access::{at, child_mut, field, object_at, part, set, set_default};
 use super::checks;
 use super::pod::defaults::default_template_of;
 use super::pod_template::validate_long_running;
@@ -33,8 +33,7 @@ fn default(controller: &mut Value) {
 }
 
 fn validate(controller: &Value, errors: &mut Errors) {
-    let empty = Value::Object(Map::new());
-    let spec = field(controller, "spec").unwrap_or(&empty);
+    let spec = part(controller, "spec");
     let path = Path::new("spec");
     checks::not_negative(spec, "minReadySeconds", &path, errors);
     let selector = object_at(spec, "selector").filter(|s| !s.is_empty());

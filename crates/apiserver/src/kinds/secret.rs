@@ -10,7 +10,7 @@ use super::checks;
 use super::config_map::{IMMUTABLE, MAX_DATA_BYTES, decoded_len, same_map};
 
 /// The rules of Secret.
-pub const RULES: Rules = Rules { default, validate, validate_update, ..Rules::NONE };
+pub const RULES: Rules = Rules { default, validate, validate_update, warnings, ..Rules::NONE };
 
 const SERVICE_ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 
@@ -27,6 +27,20 @@ fn default(secret: &mut Value) {
     }
 }
 
+/// A TLS secret that no server could use is stored, but said to be useless.
+fn warnings(secret: &Value) -> Vec<String> {
+    if str_at(secret, "type") != "kubernetes.io/tls" {
+        return Vec::new();
+    }
+    let has_pem = |key: &str| {
+        let text = at(secret, &["data", key]).and_then(Value::as_str).unwrap_or_default();
+        STANDARD.decode(text).is_ok_and(|bytes| bytes.windows(10).any(|w| w == b"-----BEGIN"))
+    };
+    let inputs = [("tls.crt", "certificate"), ("tls.key", "key")];
+    let first = inputs.iter().find(|(key, _)| !has_pem(key));
+    first.map(|(_, what)| format!("tls: failed to find any PEM data in {what} input")).into_iter().collect()
+}
+
 fn validate(secret: &Value, errors: &mut Errors) {
     let data = Path::new("data");
     let mut size = 0;
@@ -38,6 +52,8 @@ fn validate(secret: &Value, errors: &mut Errors) {
         errors.too_long(&data, MAX_DATA_BYTES);
     }
     let has = |key: &str| object_at(secret, "data").is_some_and(|data| data.contains_key(key));
+    let has_content =
+        |key: &str| at(secret, &["data", key]).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
     let mut require = |key: &str| {
         if !has(key) {
             errors.required(&data.key(key), "");
@@ -53,17 +69,13 @@ fn validate(secret: &Value, errors: &mut Errors) {
         }
         "kubernetes.io/dockercfg" => docker_config(secret, ".dockercfg", errors),
         "kubernetes.io/dockerconfigjson" => docker_config(secret, ".dockerconfigjson", errors),
-        "kubernetes.io/basic-auth" => {
-            // One of the two is enough; without either, both are named.
-            if !has("username") && !has("password") {
-                require("username");
-                require("password");
-            }
+        // One of the two is enough; without either, both are named.
+        "kubernetes.io/basic-auth" if !has("username") && !has("password") => {
+            require("username");
+            require("password");
         }
-        "kubernetes.io/ssh-auth" => {
-            if at(secret, &["data", "ssh-privatekey"]).and_then(Value::as_str).is_none_or(str::is_empty) {
-                errors.required(&data.key("ssh-privatekey"), "");
-            }
+        "kubernetes.io/ssh-auth" if !has_content("ssh-privatekey") => {
+            errors.required(&data.key("ssh-privatekey"), "");
         }
         "kubernetes.io/tls" => {
             require("tls.crt");

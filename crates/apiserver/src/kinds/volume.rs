@@ -236,7 +236,7 @@ mod tests {
     use super::super::testing::causes;
     use super::*;
 
-    fn volume(spec: Value) -> Value {
+    fn volume(spec: &Value) -> Value {
         let mut volume = json!({"spec": spec});
         default(&mut volume);
         prepare_create(&mut volume);
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_new_volume_is_kept_and_protected() {
-        let volume = volume(json!({
+        let volume = volume(&json!({
             "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"},
         }));
         assert_eq!(
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn a_volume_has_one_source_and_a_size() {
         assert_eq!(
-            causes(|e| validate(&volume(json!({})), e)),
+            causes(|e| validate(&volume(&json!({})), e)),
             [
                 "spec.accessModes FieldValueRequired",
                 "spec.capacity FieldValueRequired",
@@ -278,7 +278,7 @@ mod tests {
             "nfs": {"server": "s", "path": "p"}, "local": {"path": "/x"},
         });
         assert_eq!(
-            causes(|e| validate(&volume(two), e)),
+            causes(|e| validate(&volume(&two), e)),
             [
                 "spec.capacity[storage] FieldValueInvalid",
                 "spec.nfs FieldValueForbidden",
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn the_source_stays() {
         let (old, new) =
-            (volume(json!({"hostPath": {"path": "/a"}})), volume(json!({"hostPath": {"path": "/b"}})));
+            (volume(&json!({"hostPath": {"path": "/a"}})), volume(&json!({"hostPath": {"path": "/b"}})));
         assert_eq!(
             causes(|e| validate_update(&new, &old, e)),
             ["spec.persistentvolumesource FieldValueForbidden"]
