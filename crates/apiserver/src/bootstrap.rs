@@ -1,10 +1,11 @@
-//! Objects that every cluster has: the first namespaces, the `kubernetes` Service, the system priority classes.
+//! Objects that every cluster has: the first namespaces, the default roles, the `kubernetes` Service, the system priority classes.
 
 use http::{Method, Request};
 use http_body_util::Full;
 use serde_json::{Value, json};
 
 use crate::access::UserInfo;
+use crate::authorize::bootstrap_objects;
 use crate::server::Server;
 
 /// Makes what is missing, through the API like any other client.
@@ -12,6 +13,9 @@ pub async fn run(server: &Server) {
     for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         create(server, "/api/v1/namespaces", &namespace).await;
+    }
+    for object in bootstrap_objects() {
+        create(server, rbac_path(&object), &object).await;
     }
     let service = json!({
         "apiVersion": "v1", "kind": "Service",
@@ -28,6 +32,13 @@ pub async fn run(server: &Server) {
             "value": value, "description": about,
         });
         create(server, "/apis/scheduling.k8s.io/v1/priorityclasses", &class).await;
+    }
+}
+
+fn rbac_path(object: &Value) -> &'static str {
+    match object["kind"].as_str() {
+        Some("ClusterRole") => "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+        _ => "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
     }
 }
 

@@ -19,8 +19,10 @@ use shoal_store::{Range, Store};
 use tokio::time::Instant;
 
 use crate::access::tokens::{Account, BoundObject, ObjectRef, SigningError, Tokens};
-use crate::access::{AccountExists, Authenticator, PeerCertificate, StaticTokens, UserInfo};
-use crate::authorize::{self, Attributes};
+use crate::access::{
+    AccountExists, Authenticator, Impersonation, PeerCertificate, StaticTokens, UserInfo, impersonation,
+};
+use crate::authorize::{Attributes, Authorizer, refusal};
 use crate::body::Body;
 use crate::handlers::{self, Call};
 use crate::index::Index;
@@ -91,6 +93,8 @@ pub struct Inner {
     pub entropy: Entropy,
     /// Finds out who is calling.
     pub authenticator: Authenticator,
+    /// Decides who may do what.
+    pub authorizer: Authorizer,
     /// Signs ServiceAccount tokens.
     pub tokens: Arc<Tokens>,
     /// What the server can do.
@@ -149,6 +153,7 @@ impl Server {
         let account_exists = account_exists(options.store.clone());
         let inner = Inner {
             authenticator: Authenticator::new(tokens.clone(), options.static_tokens, account_exists),
+            authorizer: Authorizer::new(options.store.clone()),
             store: options.store,
             clock: options.clock,
             entropy: options.entropy,
@@ -270,8 +275,8 @@ impl Inner {
             other => {
                 let verb = parts.method.as_str().to_ascii_lowercase();
                 let attributes = Attributes { verb, path: path.to_owned(), ..Attributes::default() };
-                if authorize::allowed(&user, &attributes).is_none() {
-                    return Err(authorize::refusal(&user, &attributes));
+                if !self.authorizer.allows(&user, &attributes) {
+                    return Err(refusal(&user, &attributes));
                 }
                 return self.other(&registry, other, parts, &query);
             }
@@ -287,8 +292,8 @@ impl Inner {
             name: target.name.clone(),
             path: String::new(),
         };
-        if authorize::allowed(&user, &attributes).is_none() {
-            return Err(authorize::refusal(&user, &attributes));
+        if !self.authorizer.allows(&user, &attributes) {
+            return Err(refusal(&user, &attributes));
         }
         // Watches are JSON: every client that can read protobuf frames can read those.
         let protobuf = target.resource.type_id.is_some() && verb != "watch";
@@ -299,11 +304,31 @@ impl Inner {
 
     fn authenticate(&self, parts: &Parts) -> Outcome<UserInfo> {
         // Set by callers in this process only: requests from sockets carry no extensions of this type.
-        if let Some(user) = parts.extensions.get::<UserInfo>() {
-            return Ok(user.clone());
+        let caller = match parts.extensions.get::<UserInfo>() {
+            Some(user) => user.clone(),
+            None => {
+                let peer = parts.extensions.get::<PeerCertificate>();
+                let found = self.authenticator.authenticate(&parts.headers, peer, self.clock.now());
+                found.map_err(|_| Failure::unauthorized())?
+            }
+        };
+        let impersonation = impersonation(&parts.headers).map_err(|error| Failure::internal(error.to_string()))?;
+        let Some(Impersonation { user, needs }) = impersonation else { return Ok(caller) };
+        for need in needs {
+            let attributes = Attributes {
+                verb: "impersonate".to_owned(),
+                group: need.group.to_owned(),
+                resource: need.resource.to_owned(),
+                subresource: need.subresource,
+                namespace: need.namespace,
+                name: need.name,
+                path: String::new(),
+            };
+            if !self.authorizer.allows(&caller, &attributes) {
+                return Err(refusal(&caller, &attributes));
+            }
         }
-        let peer = parts.extensions.get::<PeerCertificate>();
-        self.authenticator.authenticate(&parts.headers, peer, self.clock.now()).map_err(|_| Failure::unauthorized())
+        Ok(user)
     }
 
     fn other(&self, registry: &Registry, route: Route, parts: &Parts, query: &Query) -> Outcome<Reply> {

@@ -1,6 +1,6 @@
 //! StatefulSet.
 
-use serde_json::json;
+use shoal_objects::invalid::Reason;
 use shoal_objects::meta::{validate_annotations, validate_labels};
 use shoal_objects::{Errors, Path, Value};
 
@@ -128,8 +128,10 @@ fn validate_strategy(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             }
         }
         (other, rolling) => {
-            let value = json!({"Type": other, "RollingUpdate": rolling});
-            errors.invalid(path, &value, "must be 'RollingUpdate' or 'OnDelete'");
+            let rolling = rolling.unwrap_or(&Value::Null);
+            let value = format!("{{\"Type\":{other:?},\"RollingUpdate\":{rolling}}}");
+            let detail = "must be 'RollingUpdate' or 'OnDelete'";
+            errors.push(path, Reason::Invalid, format!("Invalid value: {value}: {detail}"));
         }
     }
 }
