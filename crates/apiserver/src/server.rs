@@ -102,6 +102,7 @@ pub struct Inner {
     /// Figures about requests.
     pub metrics: Metrics,
     registry: RwLock<Arc<Registry>>,
+    documents: openapi::Documents,
     addresses: Mutex<Allocator>,
     in_flight: AtomicUsize,
     max_in_flight: usize,
@@ -160,6 +161,7 @@ impl Server {
             abilities: options.abilities,
             metrics: Metrics::new(),
             registry: RwLock::new(Arc::new(Registry::builtin())),
+            documents: openapi::Documents::default(),
             addresses: Mutex::new(Allocator::default()),
             in_flight: AtomicUsize::new(0),
             max_in_flight: options.max_in_flight,
@@ -353,7 +355,10 @@ impl Inner {
         }
         match route {
             Route::Discovery(document) => discovery::answer(registry, &document, &parts.headers),
-            Route::OpenApi(path) => openapi::answer(registry, &path, &parts.headers, query.get("hash")),
+            Route::OpenApi(path) => {
+                let (hash, now) = (query.get("hash"), self.clock.now());
+                openapi::answer(&self.documents, registry, &path, &parts.headers, hash, now)
+            }
             Route::Health(path) => Ok(health::answer(self, &path, query.get("verbose").is_some())),
             Route::Version => Ok(Reply::json(200, &health::version())),
             Route::Metrics => Ok(self.metrics.answer(&self.store.stats())),
