@@ -61,7 +61,7 @@ pub async fn list(call: &Call<'_>) -> Outcome<Reply> {
     }
     if call.accepted.view != View::Full {
         let objects = selected.objects.iter().map(|o| call.served(o)).collect::<Outcome<Vec<Value>>>()?;
-        return reply(call, 200, &view::list(call, &objects, metadata));
+        return reply(call, 200, &view::list(call, &objects, metadata)?);
     }
     if let Some(shard) = &selection.shard {
         metadata["shardInfo"] = shard.shard_info();

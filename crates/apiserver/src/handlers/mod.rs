@@ -221,7 +221,7 @@ impl Call<'_> {
 
     /// Answers with an object in the representation asked for.
     pub fn answer(&self, status: u16, object: &Value) -> Outcome<Reply> {
-        reply(self, status, &view::object(self, object))
+        reply(self, status, &view::object(self, object)?)
     }
 
     /// Answers with a stored object, without decoding it where possible.
