@@ -7,6 +7,8 @@ use serde_json::Value;
 use shoal_apiserver::access::UserInfo;
 use shoal_apiserver::{Body, Server};
 
+use crate::events::Events;
+
 /// Sends requests as one user.
 #[derive(Clone)]
 pub struct Http {
@@ -62,6 +64,16 @@ impl Http {
             Err(error) => panic!("{method} {path}: {error}"),
         };
         self.server.handle(request).await
+    }
+
+    /// Opens a watch.
+    ///
+    /// # Panics
+    /// When the server does not answer with 200.
+    pub async fn watch(&self, path: &str) -> Events {
+        let response = self.open("GET", path, &[], Bytes::new()).await;
+        assert_eq!(response.status(), StatusCode::OK, "{path}");
+        Events::new(response.into_body())
     }
 
     /// GET

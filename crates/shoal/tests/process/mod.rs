@@ -1,4 +1,8 @@
-//! The binary as a child process, and a client that knows nothing but a kubeconfig.
+//! The binary as a child process, and clients that know nothing but a kubeconfig.
+
+#![allow(dead_code, reason = "each test program uses its part")]
+
+pub mod client;
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -48,6 +52,19 @@ impl Cluster {
         self.ready.split(' ').nth(1).unwrap().rsplit_once(':').unwrap().1.parse().unwrap()
     }
 
+    /// Ends the process without a warning, as a power failure would.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Resident memory in MiB.
+    pub fn resident(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() / 1024
+    }
+
     /// Sends SIGTERM and returns the exit code.
     pub fn stop(&mut self) -> Option<i32> {
         let id = rustix::process::Pid::from_child(&self.child);
@@ -91,8 +108,8 @@ pub fn failure(mut command: Command) -> String {
     line.to_owned()
 }
 
-/// GETs `path` with the credentials of a kubeconfig; the whole answer as text.
-pub fn get(kubeconfig: &Path, path: &str) -> io::Result<String> {
+/// The credentials of a kubeconfig, and the address of its server.
+pub fn tls(kubeconfig: &Path) -> io::Result<(ClientConfig, String)> {
     let config: Value = serde_saphyr::from_str(&std::fs::read_to_string(kubeconfig)?).unwrap();
     let (cluster, user) = (&config["clusters"][0]["cluster"], &config["users"][0]["user"]);
     let data = |of: &Value, key: &str| BASE64.decode(of[key].as_str().unwrap()).unwrap();
@@ -104,7 +121,12 @@ pub fn get(kubeconfig: &Path, path: &str) -> io::Result<String> {
         .with_root_certificates(roots)
         .with_client_auth_cert(vec![certificate(data(user, "client-certificate-data"))], key)
         .unwrap();
-    let address = cluster["server"].as_str().unwrap().strip_prefix("https://").unwrap();
+    Ok((tls, cluster["server"].as_str().unwrap().strip_prefix("https://").unwrap().to_owned()))
+}
+
+/// GETs `path` with the credentials of a kubeconfig; the whole answer as text.
+pub fn get(kubeconfig: &Path, path: &str) -> io::Result<String> {
+    let (tls, address) = tls(kubeconfig)?;
     let session = ClientConnection::new(Arc::new(tls), ServerName::try_from("127.0.0.1").unwrap()).unwrap();
     let mut stream = StreamOwned::new(session, TcpStream::connect(address)?);
     write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
