@@ -1,8 +1,9 @@
 //! Objects that every cluster has: the first namespaces, the default roles, the `kubernetes` Service, the system priority classes.
 
-use http::{Method, Request};
+use http::{Method, Request, StatusCode};
 use http_body_util::Full;
 use serde_json::{Value, json};
+use shoal_objects::meta;
 
 use crate::access::UserInfo;
 use crate::authorize::bootstrap_objects;
@@ -24,8 +25,16 @@ pub async fn run(server: &Server) {
     });
     create(server, "/api/v1/namespaces/default/services", &service).await;
     for (name, value, about) in [
-        ("system-cluster-critical", 2_000_000_000, "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary."),
-        ("system-node-critical", 2_000_001_000, "Used for system critical pods that must not be moved from their current node."),
+        (
+            "system-cluster-critical",
+            2_000_000_000,
+            "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+        ),
+        (
+            "system-node-critical",
+            2_000_001_000,
+            "Used for system critical pods that must not be moved from their current node.",
+        ),
     ] {
         let class = json!({
             "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
@@ -43,16 +52,19 @@ fn rbac_path(object: &Value) -> &'static str {
 }
 
 async fn create(server: &Server, path: &str, object: &Value) {
-    let body = Full::<bytes::Bytes>::from(object.to_string());
-    let request = Request::builder()
-        .method(Method::POST)
-        .uri(path)
-        .extension(UserInfo::authenticated("system:apiserver", &["system:masters"]))
-        .body(body);
-    let Ok(request) = request else { return };
-    let status = server.handle(request).await.status();
-    // 409: it has been there since an earlier start.
-    if !status.is_success() && status != http::StatusCode::CONFLICT {
-        tracing::warn!(path, %status, "a system object could not be made");
+    let existing = format!("{path}/{}", meta::name(object));
+    if send(server, Method::GET, &existing, String::new()).await.is_some_and(|status| status.is_success()) {
+        return;
     }
+    let status = send(server, Method::POST, path, object.to_string()).await;
+    if !status.is_some_and(|status| status.is_success()) {
+        tracing::warn!(path, ?status, "a system object could not be made");
+    }
+}
+
+async fn send(server: &Server, method: Method, path: &str, body: String) -> Option<StatusCode> {
+    let user = UserInfo::authenticated("system:apiserver", &["system:masters"]);
+    let request = Request::builder().method(method).uri(path).extension(user);
+    let request = request.body(Full::<bytes::Bytes>::from(body)).ok()?;
+    Some(server.handle(request).await.status())
 }

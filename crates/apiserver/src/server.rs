@@ -27,10 +27,10 @@ use crate::body::Body;
 use crate::handlers::{self, Call};
 use crate::index::Index;
 use crate::kinds::service_alloc::{Allocator, Reserved};
-use crate::metrics::Metrics;
+use crate::metrics::{Label, Metrics};
 use crate::negotiate;
 use crate::registry::{Registry, Resource};
-use crate::request::{Query, Route, route, verb};
+use crate::request::{Query, Route, Target, route, verb};
 use crate::response::Reply;
 use crate::status::{Failure, Outcome};
 use crate::{bootstrap, discovery, health, openapi};
@@ -187,14 +187,8 @@ impl Server {
         let started = Instant::now();
         let (parts, body) = request.into_parts();
         let warnings = Mutex::new(Vec::new());
-        let label = Mutex::new(crate::metrics::Label::default());
-        let reply = match self.admit(&parts) {
-            Ok(_slot) => match read_body(&parts, body).await {
-                Ok(body) => self.inner.dispatch(&parts, body, &warnings, &label).await,
-                Err(failure) => Err(failure),
-            },
-            Err(failure) => Err(failure),
-        };
+        let label = Mutex::new(Label::default());
+        let reply = self.answer(&parts, body, &warnings, &label).await;
         let reply = reply.unwrap_or_else(Reply::from);
         let mut response = reply.finish(&parts.headers, &warnings.into_inner());
         if let Ok(id) = http::HeaderValue::from_str(&self.inner.entropy.uid()) {
@@ -202,6 +196,45 @@ impl Server {
         }
         self.inner.metrics.request_done(label.into_inner(), response.status(), started.elapsed());
         response
+    }
+
+    async fn answer<B>(
+        &self,
+        parts: &Parts,
+        body: B,
+        warnings: &Mutex<Vec<String>>,
+        label: &Mutex<Label>,
+    ) -> Outcome<Reply>
+    where
+        B: http_body::Body + Send,
+        B::Data: Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let inner = &self.inner;
+        let _slot = self.admit(parts)?;
+        let query = Query::parse(parts.uri.query());
+        let (user, target, verb) = match inner.authorize(parts, &query, label)? {
+            Authorized::Resource(user, target, verb) => (user, target, verb),
+            Authorized::Other(route) => return inner.other(route, parts, &query),
+        };
+        // Watches are JSON: every client that can read protobuf frames can read those.
+        let protobuf = target.resource.type_id.is_some() && verb != "watch";
+        let accepted = negotiate::accept(&parts.headers, protobuf)?;
+        // Nobody who may not do this has anything read from them.
+        let body = read_body(parts, body).await?;
+        let headers = &parts.headers;
+        handlers::handle(&Call {
+            server: inner,
+            target,
+            verb,
+            query,
+            headers,
+            body,
+            accepted,
+            user,
+            warnings,
+        })
+        .await
     }
 
     fn admit(&self, parts: &Parts) -> Outcome<Slot> {
@@ -216,6 +249,12 @@ impl Server {
         }
         Ok(slot)
     }
+}
+
+/// A request that may go on.
+enum Authorized {
+    Resource(UserInfo, Target, &'static str),
+    Other(Route),
 }
 
 /// A request under way.
@@ -243,7 +282,9 @@ where
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Failure::too_large(BODY_LIMIT)),
         Ok(Err(error)) => Err(Failure::bad_request(format!("reading the body: {error}"))),
-        Err(_) => Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "Timeout", "the body took too long to arrive")),
+        Err(_) => {
+            Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "Timeout", "the body took too long to arrive"))
+        }
     }
 }
 
@@ -259,18 +300,11 @@ impl Inner {
         (lag > 0).then(|| self.store.revision().saturating_sub(lag).max(self.store.compacted()))
     }
 
-    async fn dispatch(
-        self: &Arc<Self>,
-        parts: &Parts,
-        body: Bytes,
-        warnings: &Mutex<Vec<String>>,
-        label: &Mutex<crate::metrics::Label>,
-    ) -> Outcome<Reply> {
+    /// Finds out who wants what, and whether they may.
+    fn authorize(&self, parts: &Parts, query: &Query, label: &Mutex<Label>) -> Outcome<Authorized> {
         let user = self.authenticate(parts)?;
         let path = parts.uri.path();
-        let query = Query::parse(parts.uri.query());
-        let registry = self.registry();
-        let target = match route(&registry, path) {
+        let target = match route(&self.registry(), path) {
             Route::Resource(target) => target,
             other => {
                 let verb = parts.method.as_str().to_ascii_lowercase();
@@ -278,11 +312,11 @@ impl Inner {
                 if !self.authorizer.allows(&user, &attributes) {
                     return Err(refusal(&user, &attributes));
                 }
-                return self.other(&registry, other, parts, &query);
+                return Ok(Authorized::Other(other));
             }
         };
-        let verb = verb(&parts.method, &target, &query)?;
-        *label.lock() = crate::metrics::Label::new(&target, verb);
+        let verb = verb(&parts.method, &target, query)?;
+        *label.lock() = Label::new(&target, verb);
         let attributes = Attributes {
             verb: verb.to_owned(),
             group: target.resource.group.to_string(),
@@ -295,11 +329,7 @@ impl Inner {
         if !self.authorizer.allows(&user, &attributes) {
             return Err(refusal(&user, &attributes));
         }
-        // Watches are JSON: every client that can read protobuf frames can read those.
-        let protobuf = target.resource.type_id.is_some() && verb != "watch";
-        let accepted = negotiate::accept(&parts.headers, protobuf)?;
-        let headers = &parts.headers;
-        handlers::handle(&Call { server: self, target, verb, query, headers, body, accepted, user, warnings }).await
+        Ok(Authorized::Resource(user, target, verb))
     }
 
     fn authenticate(&self, parts: &Parts) -> Outcome<UserInfo> {
@@ -312,7 +342,8 @@ impl Inner {
                 found.map_err(|_| Failure::unauthorized())?
             }
         };
-        let impersonation = impersonation(&parts.headers).map_err(|error| Failure::internal(error.to_string()))?;
+        let impersonation =
+            impersonation(&parts.headers).map_err(|error| Failure::internal(error.to_string()))?;
         let Some(Impersonation { user, needs }) = impersonation else { return Ok(caller) };
         for need in needs {
             let attributes = Attributes {
@@ -331,7 +362,8 @@ impl Inner {
         Ok(user)
     }
 
-    fn other(&self, registry: &Registry, route: Route, parts: &Parts, query: &Query) -> Outcome<Reply> {
+    fn other(&self, route: Route, parts: &Parts, query: &Query) -> Outcome<Reply> {
+        let registry = &self.registry();
         if !matches!(parts.method, Method::GET | Method::HEAD) && !matches!(route, Route::Nothing) {
             return Err(Failure::method_not_allowed());
         }
@@ -345,7 +377,10 @@ impl Inner {
             Route::Version => Ok(Reply::json(200, &health::version())),
             Route::Metrics => Ok(self.metrics.answer(&self.store.stats())),
             Route::OpenIdConfiguration => {
-                let host = parts.headers.get("host").and_then(|h| h.to_str().ok()).unwrap_or("kubernetes.default.svc");
+                // HTTP/2 has the host in the request line.
+                let header = parts.headers.get("host").and_then(|h| h.to_str().ok());
+                let host = parts.uri.authority().map(http::uri::Authority::as_str).or(header);
+                let host = host.unwrap_or("kubernetes.default.svc");
                 let document = crate::access::tokens::openid_configuration(&format!("https://{host}"));
                 Ok(Reply::json(200, &document))
             }
@@ -412,7 +447,9 @@ fn account_exists(store: Store) -> AccountExists {
         let bound_exists = match bound {
             None => true,
             Some(BoundObject::Pod(pod, _)) => same("pods", &format!("{namespace}/{}", pod.name), pod),
-            Some(BoundObject::Secret(secret)) => same("secrets", &format!("{namespace}/{}", secret.name), secret),
+            Some(BoundObject::Secret(secret)) => {
+                same("secrets", &format!("{namespace}/{}", secret.name), secret)
+            }
             Some(BoundObject::Node(node)) => same("nodes", &node.name, node),
         };
         bound_exists && uid_of("serviceaccounts", &format!("{namespace}/{name}")).as_ref() == Some(uid)

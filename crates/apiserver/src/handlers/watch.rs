@@ -21,6 +21,7 @@ use crate::response::Reply;
 use crate::selection::Selection;
 use crate::server::Inner;
 use crate::status::{Failure, Outcome};
+use crate::table::Include;
 
 /// Without `timeoutSeconds` a watch lasts between this and twice this.
 const SHORTEST: u64 = 30 * 60;
@@ -35,6 +36,7 @@ pub struct WatchBody {
     namespace: String,
     selection: Selection,
     view: View,
+    include: Include,
     /// Column definitions go with the first Table only.
     columns_sent: bool,
     phase: Phase,
@@ -57,6 +59,7 @@ pub async fn watch(call: &Call<'_>) -> Outcome<Reply> {
     let resource = call.target.resource.clone();
     let abilities = &call.server.abilities;
     let query = &call.query;
+    let include = view::for_watch(call)?;
     let timeout = query.number("timeoutSeconds")?;
     let selection = Selection::parse(&resource, query, abilities.shard_selector)?;
     let version = query.get("resourceVersion").unwrap_or_default();
@@ -120,6 +123,7 @@ pub async fn watch(call: &Call<'_>) -> Outcome<Reply> {
         namespace,
         selection,
         view: call.accepted.view,
+        include,
         columns_sent: false,
         phase: Phase::Initial(initial.into_iter()),
         watcher,
@@ -229,22 +233,21 @@ impl WatchBody {
             EventKind::Updated => "MODIFIED",
             EventKind::Deleted => "DELETED",
         };
-        let columns = !std::mem::replace(&mut self.columns_sent, true);
-        encode::event_of(name, &view::event_object(&self.server, &self.resource, self.view, value, columns))
+        encode::event_of(name, &self.shown(value))
     }
 
-    fn bookmark(&self, revision: u64, ends_initial: bool) -> Bytes {
+    fn shown(&mut self, object: Value) -> Value {
+        let headers = !std::mem::replace(&mut self.columns_sent, true);
+        view::event_object(&self.server, self.view, self.include, object, headers)
+    }
+
+    fn bookmark(&mut self, revision: u64, ends_initial: bool) -> Bytes {
         let mut metadata = json!({"resourceVersion": revision.to_string()});
         if ends_initial {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        let object =
-            json!({"kind": &*self.resource.kind, "apiVersion": &*self.resource.api_version, "metadata": metadata});
-        let object = match self.view {
-            View::Full => object,
-            _ => view::event_object(&self.server, &self.resource, self.view, object, false),
-        };
-        encode::event_of("BOOKMARK", &object)
+        let object = json!({"kind": &*self.resource.kind, "apiVersion": &*self.resource.api_version, "metadata": metadata});
+        encode::event_of("BOOKMARK", &self.shown(object))
     }
 }
 

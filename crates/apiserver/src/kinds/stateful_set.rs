@@ -9,6 +9,7 @@ use super::access::{
     at, carry_over, child_mut, existing_mut, field, list_mut, part, set_default, set_default_str, str_at,
 };
 use super::pod::defaults::default_template_of;
+use super::pod::warnings;
 use super::pod_template::{template, validate_labels_match, validate_restarts_always, validate_selector};
 use super::{checks, claim};
 
@@ -26,7 +27,14 @@ const MUTABLE: [&str; 7] = [
 ];
 
 /// The rules of StatefulSet.
-pub const RULES: Rules = Rules { default, validate, validate_update, validate_status, ..Rules::NONE };
+pub const RULES: Rules = Rules {
+    default,
+    validate,
+    validate_update,
+    validate_status,
+    warnings: warnings::of_owner,
+    ..Rules::NONE
+};
 
 fn default(set: &mut Value) {
     let Some(spec) = child_mut(set, "spec") else { return };
