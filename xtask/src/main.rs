@@ -1,10 +1,51 @@
-//! The engine behind `cargo xtask`.
+//! The engine behind `cargo xtask`: one file or folder per command.
 
+mod bench;
 mod codegen;
+mod kubeconfig;
+mod server;
+mod test;
+mod tidy;
+mod workspace;
 
-fn main() -> anyhow::Result<()> {
-    match std::env::args().nth(1).as_deref() {
-        Some("codegen") => codegen::run(),
-        _ => Ok(()),
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Tasks of this workspace that cargo has no command for.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Get missing tools, then run every test.
+    Test(test::Options),
+    /// Check the shape of the tree: crate arrows, file sizes, docs.
+    Tidy,
+    /// Write the table of built-in types anew.
+    Codegen,
+    /// Measure, and compare with the goals.
+    Bench(bench::Options),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Test(options) => test::run(&options),
+        Command::Tidy => tidy::run(),
+        Command::Codegen => codegen::run().map(|()| true),
+        Command::Bench(options) => bench::run(&options).map(|()| true),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }

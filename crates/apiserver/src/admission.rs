@@ -16,6 +16,7 @@ const TOLERATION_SECONDS: i64 = 300;
 /// Looks at an object that is to be created.
 pub async fn create(call: &Call<'_>, object: &mut Value) -> Outcome<()> {
     let resource = &*call.target.resource;
+    call.server.authorizer.check_escalation(&call.user, resource, object)?;
     if resource.namespaced {
         namespace_is_open(call, meta::name(object)).await?;
     }
@@ -33,7 +34,11 @@ pub async fn create(call: &Call<'_>, object: &mut Value) -> Outcome<()> {
 }
 
 /// Looks at a change.
-pub async fn update(call: &Call<'_>, object: &mut Value, _old: &Value) -> Outcome<()> {
+pub async fn update(call: &Call<'_>, object: &mut Value, old: &Value) -> Outcome<()> {
+    let granted = |o: &Value| (o.get("rules").cloned(), o.get("roleRef").cloned(), o.get("subjects").cloned());
+    if granted(object) != granted(old) {
+        call.server.authorizer.check_escalation(&call.user, &call.target.resource, object)?;
+    }
     if &*call.target.resource.plural == "pods" && call.target.resource.group.is_empty() {
         default_tolerations(object);
     }

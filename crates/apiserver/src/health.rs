@@ -29,7 +29,7 @@ fn arch() -> &'static str {
 
 /// Answers `/healthz`, `/livez`, `/readyz`, and single checks below them.
 pub fn answer(server: &Inner, path: &str, verbose: bool) -> Reply {
-    let store = Ok(());
+    let store = server.store.stats().refused.map_or(Ok(()), Err);
     let checks: [(&str, Result<(), String>); 2] = [("ping", Ok(())), ("store", store)];
     let mut words = path.splitn(2, '/');
     let endpoint = words.next().unwrap_or_default();

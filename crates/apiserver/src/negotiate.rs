@@ -12,6 +12,8 @@ pub enum Encoding {
     Json,
     /// YAML.
     Yaml,
+    /// Kubernetes protobuf.
+    Protobuf,
 }
 
 /// What a response shows of the objects.
@@ -107,8 +109,8 @@ fn ranges(headers: &HeaderMap) -> Vec<Range<'_>> {
     found.into_iter().filter(|(_, q)| *q > 0.0).map(|(r, _)| r).collect()
 }
 
-/// Chooses the representation of a resource response.
-pub fn accept(headers: &HeaderMap) -> Result<Accepted, Failure> {
+/// Chooses the representation of a resource response; `protobuf` tells whether the objects have such a form.
+pub fn accept(headers: &HeaderMap, protobuf: bool) -> Result<Accepted, Failure> {
     let ranges = ranges(headers);
     if ranges.is_empty() {
         return Ok(Accepted { encoding: Encoding::Json, view: View::Full });
@@ -118,6 +120,9 @@ pub fn accept(headers: &HeaderMap) -> Result<Accepted, Failure> {
         let encoding = match range.media {
             "application/json" | "application/*" | "*/*" => Encoding::Json,
             "application/yaml" => Encoding::Yaml,
+            "application/vnd.kubernetes.protobuf" if protobuf && range.parameter("as").is_none() => {
+                Encoding::Protobuf
+            }
             _ => continue,
         };
         match view(range) {

@@ -147,9 +147,9 @@ fn resource(registry: &Registry, group: &str, version: &str, rest: &[&str]) -> R
 pub fn verb(method: &Method, target: &Target, query: &Query) -> Result<&'static str, Failure> {
     let collection = target.name.is_empty();
     Ok(match *method {
-        Method::GET | Method::HEAD if collection && (target.watch_prefix || query.flag("watch")) => "watch",
-        Method::GET | Method::HEAD if collection => "list",
-        Method::GET | Method::HEAD => "get",
+        Method::GET if collection && (target.watch_prefix || query.flag("watch")) => "watch",
+        Method::GET if collection => "list",
+        Method::GET => "get",
         Method::POST if collection || !target.subresource.is_empty() => "create",
         Method::PUT if !collection => "update",
         Method::PATCH if !collection => "patch",

@@ -17,6 +17,8 @@ use crate::handlers::Call;
 use crate::handlers::list::ListBody;
 use crate::handlers::watch::WatchBody;
 use crate::negotiate::Encoding;
+use crate::protobuf;
+use crate::serve::Endless;
 use crate::status::{Failure, Outcome};
 
 /// Bodies above this are compressed for clients that ask for it.
@@ -65,8 +67,12 @@ impl Reply {
     /// The HTTP response.
     pub fn finish(self, request: &HeaderMap, warnings: &[String]) -> Response<Body> {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let (body, compressed) = compress(self.body, request);
+        let encoded = self.headers.iter().any(|(name, _)| name == CONTENT_ENCODING);
+        let (body, compressed) = if encoded { (self.body, false) } else { compress(self.body, request) };
         let mut response = Response::new(body);
+        if matches!(response.body(), Body::Watch(_)) {
+            response.extensions_mut().insert(Endless);
+        }
         *response.status_mut() = status;
         let headers = response.headers_mut();
         if status != StatusCode::NO_CONTENT {
@@ -104,6 +110,13 @@ impl From<Failure> for Reply {
 pub fn reply(call: &Call<'_>, status: u16, value: &Value) -> Outcome<Reply> {
     match call.accepted.encoding {
         Encoding::Json => Ok(Reply::json(status, value)),
+        Encoding::Protobuf => {
+            let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default();
+            match protobuf::encode_response(text("apiVersion"), text("kind"), value) {
+                Some(bytes) => Ok(Reply::full(status, bytes, "application/vnd.kubernetes.protobuf")),
+                None => Ok(Reply::json(status, value)),
+            }
+        }
         Encoding::Yaml => Ok(Reply::full(status, to_yaml(value)?, "application/yaml")),
     }
 }
@@ -113,9 +126,14 @@ pub fn to_yaml(value: &Value) -> Outcome<String> {
     serde_saphyr::to_string(value).map_err(|e| Failure::internal(format!("writing YAML: {e}")))
 }
 
-fn compress(body: Body, request: &HeaderMap) -> (Body, bool) {
+/// Whether the client takes compressed bodies.
+pub fn accepts_gzip(request: &HeaderMap) -> bool {
     let accepts = request.get(ACCEPT_ENCODING).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    if !accepts.split(',').any(|word| word.split(';').next().is_some_and(|w| w.trim() == "gzip")) {
+    accepts.split(',').any(|word| word.split(';').next().is_some_and(|w| w.trim() == "gzip"))
+}
+
+fn compress(body: Body, request: &HeaderMap) -> (Body, bool) {
+    if !accepts_gzip(request) {
         return (body, false);
     }
     let whole = match body {

@@ -1,48 +1,27 @@
-//! Where a cluster keeps its data, and that only one process uses it.
+//! Where a cluster keeps its data.
 
-use std::fs::{File, TryLockError};
-use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use shoal_apiserver::access::files::{self, FileError};
+use shoal_apiserver::access::pki::Pki;
+use shoal_objects::Timestamp;
+use shoal_store::{Options, Store};
 use tempfile::TempDir;
 
-/// A data directory that is ours until this is dropped.
+/// The directory of a cluster.
 pub enum DataDir {
-    /// On disk, locked. The lock ends with the process, however that ends.
-    Kept { path: PathBuf, _lock: File },
+    /// Data stays for the next start.
+    Kept(PathBuf),
     /// Nothing is kept; only files for clients are in this directory, which is removed in the end.
     Ephemeral(TempDir),
 }
 
 impl DataDir {
-    /// Opens (and creates) a directory for this process alone.
+    /// Opens (and creates) a directory.
     pub fn keep(path: PathBuf) -> anyhow::Result<DataDir> {
         files::create_private_dir(&path)?;
-        let lock_path = path.join("lock");
-        let failed = |e| FileError::new("write", &lock_path, e);
-        let mut lock = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&lock_path)
-            .map_err(failed)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let mut owner = String::new();
-                let _ = lock.read_to_string(&mut owner);
-                let path = path.display();
-                let owner = owner.trim();
-                bail!("{path} is in use by process {owner}; stop it or choose another with --data-dir DIR");
-            }
-            Err(TryLockError::Error(e)) => return Err(FileError::new("lock", &lock_path, e).into()),
-        }
-        lock.set_len(0).and_then(|()| lock.rewind()).map_err(failed)?;
-        writeln!(lock, "{}", std::process::id()).map_err(failed)?;
-        Ok(DataDir::Kept { path, _lock: lock })
+        Ok(DataDir::Kept(path))
     }
 
     /// A cluster that keeps nothing.
@@ -55,9 +34,25 @@ impl DataDir {
     /// Where files for clients go.
     pub fn path(&self) -> &Path {
         match self {
-            DataDir::Kept { path, .. } => path,
+            DataDir::Kept(path) => path,
             DataDir::Ephemeral(dir) => dir.path(),
         }
+    }
+
+    /// The objects. An open store keeps other processes out of the directory, so this comes first.
+    pub fn open_store(&self) -> anyhow::Result<Store> {
+        Ok(match self {
+            DataDir::Kept(path) => Store::open(&path.join("store"), Options::default())?,
+            DataDir::Ephemeral(_) => Store::memory(Options::default()),
+        })
+    }
+
+    /// The keys; the server is to be known by `names` beside the usual ones.
+    pub fn open_pki(&self, names: &[String], now: Timestamp) -> anyhow::Result<Pki> {
+        Ok(match self {
+            DataDir::Kept(path) => Pki::open(&path.join("pki"), names, now)?,
+            DataDir::Ephemeral(_) => Pki::in_memory(names, now)?,
+        })
     }
 }
 

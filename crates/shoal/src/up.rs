@@ -6,10 +6,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::bail;
-use shoal_apiserver::access::pki::Pki;
 use shoal_apiserver::serve::{self, Limits};
 use shoal_apiserver::{Options, Server};
-use shoal_store::Store;
 use shoal_objects::Clock;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -86,17 +84,13 @@ pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
         (false, Some(path)) => DataDir::keep(path)?,
         (false, None) => DataDir::keep(data_dir::default_path()?)?,
     };
-    let names = server_names(args.address);
-    let pki = match &data {
-        DataDir::Kept { path, .. } => Pki::open(&path.join("pki"), &names, clock.now())?,
-        DataDir::Ephemeral(_) => Pki::in_memory(&names, clock.now())?,
-    };
+    let store = data.open_store()?;
+    let pki = data.open_pki(&server_names(args.address), clock.now())?;
     let tls = serve::server_config(&pki)?;
     let listener = listen(SocketAddr::new(args.address, args.port)).await?;
     let url = url(listener.local_addr()?);
 
-    let store = Store::memory(shoal_store::Options::default());
-    let mut options = Options::new(store, pki.service_account_key().to_vec());
+    let mut options = Options::new(store.clone(), pki.service_account_key().to_vec());
     options.clock = clock;
     let server = Server::start(options).await?;
     let serving = tokio::spawn(serve::serve(listener, tls, server, Limits::default(), stop));
@@ -106,7 +100,9 @@ pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
     kubeconfig::write(&kubeconfig, &url, &pki)?;
     announce(&url, &kubeconfig.display().to_string(), started);
 
-    Ok(serving.await?)
+    serving.await?;
+    store.close();
+    Ok(())
 }
 
 /// The one line that others wait for, and a hint for people.

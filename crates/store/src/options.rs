@@ -70,6 +70,8 @@ pub struct Stats {
     pub history_bytes: usize,
     /// Writes that wait for the disk.
     pub pending: usize,
+    /// Why writes are refused, if they are.
+    pub refused: Option<String>,
     /// Bytes in the journal's segments (0 in memory mode, as all below).
     pub journal_bytes: u64,
     /// Syncs of the journal.

@@ -261,6 +261,7 @@ impl Store {
             history_events,
             history_bytes,
             pending: writer.pending.len(),
+            refused: writer.refused.as_ref().map(ToString::to_string),
             ..Stats::default()
         };
         if let Some(journal) = &self.journal {

@@ -98,7 +98,7 @@ pub enum TokenError {
 
 /// A key that does not sign, or randomness that failed.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot sign ServiceAccount tokens with this key")]
+#[error("cannot sign ServiceAccount tokens with this key; use an ECDSA P-256 key in PKCS #8 form")]
 pub struct SigningError;
 
 #[derive(Serialize, Deserialize)]

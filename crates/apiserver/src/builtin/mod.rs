@@ -1,5 +1,7 @@
 //! The types of the built-in kinds, read from the generated table.
 
+#[cfg(test)]
+pub(crate) mod random;
 mod table;
 
 use std::collections::HashMap;

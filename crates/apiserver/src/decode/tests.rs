@@ -1,9 +1,10 @@
+use proptest::prelude::*;
 use serde_json::json;
 use shoal_objects::Value;
 use shoal_objects::schema::TypeId;
 
 use super::*;
-use crate::builtin;
+use crate::builtin::{self, random};
 
 fn type_of(group: &str, version: &str, kind: &str) -> TypeId {
     builtin::type_of(group, version, kind).expect(kind)
@@ -346,4 +347,45 @@ fn what_the_real_server_answers_needs_no_change() {
         checked += 1;
     }
     assert!(checked > 150, "{checked}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn conforming_twice_changes_nothing_more(seed in any::<u64>(), pick in any::<prop::sample::Index>()) {
+        let mut kinds: Vec<_> = builtin::kinds().collect();
+        kinds.sort_by_key(|(.., id)| id.0);
+        let (_, _, kind, id) = kinds[pick.index(kinds.len())];
+        let mut object = random::object(id, seed);
+        conform(builtin::types(), id, &mut object).expect(kind);
+        let once = object.clone();
+        prop_assert_eq!(conform(builtin::types(), id, &mut object), Ok(Vec::new()));
+        prop_assert_eq!(&object, &once);
+        complete(builtin::types(), id, &mut object);
+        let completed = object.clone();
+        complete(builtin::types(), id, &mut object);
+        prop_assert_eq!(&object, &completed);
+        // What completing adds is no news to decoding: only zero values and nulls.
+        conform(builtin::types(), id, &mut object).expect(kind);
+        complete(builtin::types(), id, &mut object);
+        prop_assert_eq!(object, completed);
+    }
+
+    #[test]
+    fn arbitrary_text_never_panics(text in r#"[\[\]{}:,"a0-9.eE\\ \n&*|>-]{0,40}"#) {
+        let parsed = parse_json(text.as_bytes());
+        prop_assert_eq!(parsed.is_ok(), serde_json::from_str::<Value>(&text).is_ok());
+        if parsed.is_ok() {
+            prop_assert_eq!(syntax::complaint(text.as_bytes()), None);
+        }
+        let _ = parse_yaml(text.as_bytes());
+    }
+
+    #[test]
+    fn objects_of_another_kind_never_panic(seed in any::<u64>(), one in any::<prop::sample::Index>(), other in any::<prop::sample::Index>()) {
+        let kinds: Vec<_> = builtin::kinds().collect();
+        let mut object = random::object(kinds[one.index(kinds.len())].3, seed);
+        let _ = conform(builtin::types(), kinds[other.index(kinds.len())].3, &mut object);
+    }
 }

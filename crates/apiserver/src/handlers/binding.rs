@@ -3,7 +3,7 @@
 use shoal_objects::meta;
 
 use crate::handlers::update::{Facet, modify};
-use crate::handlers::{Call, status_created};
+use crate::handlers::{Call, conform_known, status_created};
 use crate::kinds::pod::{self, BindError};
 use crate::request::Target;
 use crate::response::Reply;
@@ -28,6 +28,7 @@ pub async fn create(call: &Call<'_>) -> Outcome<Reply> {
     let now = call.server.clock.now();
     modify(&pod_call, Facet::Binding, dry_run, |current| {
         let mut next = current.clone();
+        conform_known(&pod_call.target.resource, &mut next);
         pod::bind(&mut next, &binding, now).map_err(|error| match error {
             BindError::Invalid(errors) => Failure::internal(errors.to_string()),
             BindError::Conflict(why) => Failure::conflict("", "pods/binding", meta::name(current), &why),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::admission;
 use crate::encode;
-use crate::handlers::{Call, to_storage};
+use crate::handlers::{Call, complete, to_storage};
 use crate::kinds::NameRule;
 use crate::registry::Resource;
 use crate::response::Reply;
@@ -55,10 +55,12 @@ pub async fn insert(call: &Call<'_>, mut object: Value, dry_run: bool) -> Outcom
         let mut candidate = if generated { object.clone() } else { std::mem::take(&mut object) };
         fill_system_fields(call, &mut candidate)?;
         (resource.rules.prepare_create)(&mut candidate);
-        validate(resource, &candidate)?;
         let reserved = call.server.allocate(resource, &mut candidate, None, dry_run)?;
+        validate(resource, &candidate)?;
+        (resource.rules.warnings)(&candidate).into_iter().for_each(|text| call.warn(text));
         let name = meta::name(&candidate).to_owned();
         let key = resource.key(meta::namespace(&candidate), &name);
+        complete(resource, &mut candidate);
         if dry_run {
             if call.server.store.get(&resource.table, &key).await.is_some() {
                 return Err(Failure::already_exists(resource, &name));
@@ -125,6 +127,7 @@ fn fill_system_fields(call: &Call<'_>, object: &mut Value) -> Outcome<()> {
         metadata.insert("name".into(), format!("{base}{suffix}").into());
     }
     if resource.traits.status
+        && !resource.traits.keeps_status
         && let Some(members) = object.as_object_mut()
         && members.contains_key("status")
     {
@@ -142,7 +145,7 @@ fn validate(resource: &Resource, object: &Value) -> Outcome<()> {
     if errors.is_empty() {
         return Ok(());
     }
-    Err(Failure::invalid(&resource.group, &resource.kind, meta::name(object), &errors))
+    Err(Failure::invalid(resource.error_group(), &resource.kind, meta::name(object), &errors))
 }
 
 /// What is wrong with a name of this kind.

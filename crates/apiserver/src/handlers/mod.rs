@@ -260,6 +260,21 @@ pub fn to_storage(resource: &Resource, mut value: Value) -> Value {
     value
 }
 
+/// Adds what Go writes even when empty: zeros and nulls of required fields.
+pub fn complete(resource: &Resource, object: &mut Value) {
+    if let Some(type_id) = resource.type_id {
+        decode::complete(crate::builtin::types(), type_id, object);
+    }
+}
+
+/// Gives an object of the server's own making the shape that rules expect.
+pub fn conform_known(resource: &Resource, object: &mut Value) {
+    if let Some(type_id) = resource.type_id {
+        // What was stored has conformed before; what it says about unknown fields does not matter here.
+        let _ = decode::conform(crate::builtin::types(), type_id, object);
+    }
+}
+
 /// Parses the body; gives the value and complaints about duplicate fields.
 fn parse_body(call: &Call<'_>, kind: &str) -> Outcome<(Value, Vec<String>)> {
     let duplicates = |fields: Vec<String>| fields.iter().map(|f| format!("duplicate field {f:?}")).collect();

@@ -8,7 +8,7 @@ use crate::builtin;
 use crate::decode;
 use crate::handlers::create::Written;
 use crate::handlers::update::{Facet, modify};
-use crate::handlers::{Call, patch as patches};
+use crate::handlers::{Call, conform_known, patch as patches};
 use crate::response::Reply;
 use crate::status::{Failure, Outcome};
 
@@ -59,6 +59,7 @@ async fn set(call: &Call<'_>, dry_run: bool, mut wanted: impl FnMut(&Value) -> O
         }
         let mut next = object.clone();
         next["spec"]["replicas"] = replicas.into();
+        conform_known(&call.target.resource, &mut next);
         // The version the client saw guards the whole object.
         next["metadata"]["resourceVersion"] = meta::resource_version(&scale).into();
         Ok(next)

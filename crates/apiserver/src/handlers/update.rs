@@ -9,7 +9,7 @@ use shoal_store::{EventKind, Object, Precondition, WriteError};
 use crate::admission;
 use crate::encode;
 use crate::handlers::create::{self, Written};
-use crate::handlers::{Call, to_storage};
+use crate::handlers::{Call, complete, conform_known, to_storage};
 use crate::kinds::pod;
 use crate::registry::Resource;
 use crate::response::Reply;
@@ -104,16 +104,21 @@ pub async fn modify(
     let resource = &*call.target.resource;
     let mut stored = call.stored().await?;
     for _ in 0..TRIES {
-        let current = call.served(&stored)?;
-        let mut proposed = propose(&current)?;
+        let shown = call.served(&stored)?;
+        let mut proposed = propose(&shown)?;
+        // Rules compare objects without what only the wire shows: nulls, zeros, empty lists.
+        let mut current = shown.clone();
+        conform_known(resource, &mut current);
         let conditional = check_version(resource, &proposed, &current)?;
         prepare(call, facet, &mut proposed, &current);
         if facet == Facet::Main {
             admission::update(call, &mut proposed, &current).await?;
         }
-        validate(resource, facet, &proposed, &current)?;
         let reserved = call.server.allocate(resource, &mut proposed, Some(&current), dry_run)?;
-        if proposed == current {
+        validate(resource, facet, &proposed, &current)?;
+        (resource.rules.warnings)(&proposed).into_iter().for_each(|text| call.warn(text));
+        complete(resource, &mut proposed);
+        if proposed == shown {
             return Ok(Written::Stored(stored));
         }
         let finished = deletion_is_finished(&proposed, &current);
@@ -281,7 +286,7 @@ fn validate(resource: &Resource, facet: Facet, proposed: &Value, current: &Value
     if errors.is_empty() {
         return Ok(());
     }
-    Err(Failure::invalid(&resource.group, &resource.kind, meta::name(current), &errors))
+    Err(Failure::invalid(resource.error_group(), &resource.kind, meta::name(current), &errors))
 }
 
 /// The last finalizer of an object marked for deletion is gone.

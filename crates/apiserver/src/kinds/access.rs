@@ -8,6 +8,11 @@ pub fn field<'a>(v: &'a Value, name: &str) -> Option<&'a Value> {
     v.get(name).filter(|f| !f.is_null())
 }
 
+/// The field, or null: a part of an object that may be left out altogether.
+pub fn part<'a>(v: &'a Value, name: &str) -> &'a Value {
+    v.get(name).unwrap_or(&Value::Null)
+}
+
 /// The value at a path of field names.
 pub fn at<'a>(v: &'a Value, path: &[&str]) -> Option<&'a Value> {
     path.iter().try_fold(v, |v, name| field(v, name))

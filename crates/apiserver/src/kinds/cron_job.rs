@@ -1,18 +1,19 @@
 //! CronJob.
 
 use jiff::tz::TimeZone;
-use shoal_objects::{Errors, Map, Path, Value, meta};
+use shoal_objects::{Errors, Path, Value, meta};
 
 use super::Rules;
-use super::access::{bool_at, child_mut, field, set_default, set_default_str, str_at};
+use super::access::{bool_at, child_mut, field, part, set_default, set_default_str, str_at};
 use super::pod::defaults::default_template_of;
+use super::pod::warnings;
 use super::{checks, cron, job};
 
 /// Names of jobs are the CronJob's with 11 characters added.
 const MAX_NAME: usize = 52;
 
 /// The rules of CronJob.
-pub const RULES: Rules = Rules { default, validate, ..Rules::NONE };
+pub const RULES: Rules = Rules { default, validate, warnings, ..Rules::NONE };
 
 fn default(cron_job: &mut Value) {
     let Some(spec) = child_mut(cron_job, "spec") else { return };
@@ -29,8 +30,7 @@ fn default(cron_job: &mut Value) {
 }
 
 fn validate(cron_job: &Value, errors: &mut Errors) {
-    let empty = Value::Object(Map::new());
-    let spec = field(cron_job, "spec").unwrap_or(&empty);
+    let spec = part(cron_job, "spec");
     let path = Path::new("spec");
     match str_at(spec, "schedule") {
         "" => errors.required(&path.child("schedule"), ""),
@@ -62,8 +62,7 @@ fn validate(cron_job: &Value, errors: &mut Errors) {
 }
 
 fn validate_job_template(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let empty = Value::Object(Map::new());
-    let job_spec = field(spec, "jobTemplate").and_then(|t| field(t, "spec")).unwrap_or(&empty);
+    let job_spec = part(part(spec, "jobTemplate"), "spec");
     let path = path.child("spec");
     job::validate_spec(job_spec, &path, errors);
     if let Some(selector) = field(job_spec, "selector") {
@@ -72,6 +71,15 @@ fn validate_job_template(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     if bool_at(job_spec, "manualSelector") {
         errors.not_supported(&path.child("manualSelector"), "true", &["nil", "false"]);
     }
+}
+
+fn warnings(cron_job: &Value) -> Vec<String> {
+    let mut warnings = warnings::of_name(cron_job, "Pod names and hostnames");
+    let spec = Path::new("spec");
+    let path = spec.child("jobTemplate");
+    let job_spec = part(part(part(cron_job, "spec"), "jobTemplate"), "spec");
+    warnings.extend(warnings::of_template(job_spec, &path.child("spec")));
+    warnings
 }
 
 fn check_time_zone(zone: &str) -> Result<(), String> {

@@ -1,12 +1,13 @@
 //! DaemonSet.
 
 use shoal_objects::selector::validate_label_selector;
-use shoal_objects::{Errors, Map, Path, Value, meta};
+use shoal_objects::{Errors, Path, Value, meta};
 
 use super::Rules;
-use super::access::{at, child_mut, field, set, set_default, set_default_str, str_at};
+use super::access::{at, child_mut, field, part, set, set_default, set_default_str, str_at};
 use super::checks;
 use super::pod::defaults::default_template_of;
+use super::pod::warnings;
 use super::pod_template::{selects_everything, validate_labels_match, validate_long_running};
 
 /// Where the template generation of old API versions is kept.
@@ -20,6 +21,7 @@ pub const RULES: Rules = Rules {
     validate,
     validate_update,
     validate_status,
+    warnings: warnings::of_owner,
     ..Rules::NONE
 };
 
@@ -37,9 +39,9 @@ fn default(set: &mut Value) {
     }
 }
 
-fn set_template_generation(set: &mut Value, generation: i64) {
-    if let Some(annotations) = child_mut(set, "metadata").and_then(|m| child_mut(m, "annotations")) {
-        self::set(annotations, TEMPLATE_GENERATION, generation.to_string());
+fn set_template_generation(daemon_set: &mut Value, generation: i64) {
+    if let Some(annotations) = child_mut(daemon_set, "metadata").and_then(|m| child_mut(m, "annotations")) {
+        set(annotations, TEMPLATE_GENERATION, generation.to_string());
     }
 }
 
@@ -51,8 +53,7 @@ fn prepare_update(new: &mut Value, old: &Value) {
 }
 
 fn validate(set: &Value, errors: &mut Errors) {
-    let empty = Value::Object(Map::new());
-    let spec = field(set, "spec").unwrap_or(&empty);
+    let spec = part(set, "spec");
     let path = Path::new("spec");
     if let Some(selector) = field(spec, "selector") {
         validate_label_selector(selector, &path.child("selector"), errors);
@@ -75,8 +76,8 @@ fn validate_strategy(strategy: &Value, path: &Path<'_>, errors: &mut Errors) {
         ("OnDelete", _) => {}
         ("RollingUpdate", None) => errors.required(&rolling_path, ""),
         ("RollingUpdate", Some(rolling)) => {
-            let unavailable = field(rolling, "maxUnavailable").unwrap_or(&Value::Null);
-            let surge = field(rolling, "maxSurge").unwrap_or(&Value::Null);
+            let unavailable = part(rolling, "maxUnavailable");
+            let surge = part(rolling, "maxSurge");
             for (name, value) in [("maxUnavailable", unavailable), ("maxSurge", surge)] {
                 checks::int_or_percent(value, &rolling_path.child(name), errors);
                 checks::not_more_than_100_percent(value, &rolling_path.child(name), errors);
@@ -94,8 +95,7 @@ fn validate_strategy(strategy: &Value, path: &Path<'_>, errors: &mut Errors) {
 }
 
 fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
-    let none = Value::Null;
-    let (new, old) = (field(new, "spec").unwrap_or(&none), field(old, "spec").unwrap_or(&none));
+    let (new, old) = (part(new, "spec"), part(old, "spec"));
     checks::immutable(new, old, "selector", &Path::new("spec"), errors);
 }
 

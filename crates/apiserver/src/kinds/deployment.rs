@@ -1,16 +1,24 @@
 //! Deployment.
 
 use serde_json::json;
-use shoal_objects::{Errors, Map, Path, Value};
+use shoal_objects::{Errors, Path, Value};
 
 use super::Rules;
-use super::access::{child_mut, field, int_at, set_default, set_default_str, str_at};
+use super::access::{child_mut, field, int_at, part, set_default, set_default_str, str_at};
 use super::checks;
 use super::pod::defaults::default_template_of;
+use super::pod::warnings;
 use super::pod_template::{validate_labels_match, validate_long_running, validate_selector};
 
 /// The rules of Deployment.
-pub const RULES: Rules = Rules { default, validate, validate_update, validate_status, ..Rules::NONE };
+pub const RULES: Rules = Rules {
+    default,
+    validate,
+    validate_update,
+    validate_status,
+    warnings: warnings::of_owner,
+    ..Rules::NONE
+};
 
 fn default(deployment: &mut Value) {
     let Some(spec) = child_mut(deployment, "spec") else { return };
@@ -29,8 +37,7 @@ fn default(deployment: &mut Value) {
 }
 
 fn validate(deployment: &Value, errors: &mut Errors) {
-    let empty = Value::Object(Map::new());
-    let spec = field(deployment, "spec").unwrap_or(&empty);
+    let spec = part(deployment, "spec");
     let path = Path::new("spec");
     checks::not_negative(spec, "replicas", &path, errors);
     validate_selector(spec, "empty selector is invalid for deployment", &path, errors);
@@ -65,8 +72,8 @@ fn validate_strategy(strategy: &Value, path: &Path<'_>, errors: &mut Errors) {
 }
 
 fn validate_rolling(rolling: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let unavailable = field(rolling, "maxUnavailable").unwrap_or(&Value::Null);
-    let surge = field(rolling, "maxSurge").unwrap_or(&Value::Null);
+    let unavailable = part(rolling, "maxUnavailable");
+    let surge = part(rolling, "maxSurge");
     let unavailable_path = path.child("maxUnavailable");
     checks::int_or_percent(unavailable, &unavailable_path, errors);
     checks::int_or_percent(surge, &path.child("maxSurge"), errors);
@@ -77,13 +84,7 @@ fn validate_rolling(rolling: &Value, path: &Path<'_>, errors: &mut Errors) {
 }
 
 fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
-    checks::immutable(
-        field(new, "spec").unwrap_or(&Value::Null),
-        field(old, "spec").unwrap_or(&Value::Null),
-        "selector",
-        &Path::new("spec"),
-        errors,
-    );
+    checks::immutable(part(new, "spec"), part(old, "spec"), "selector", &Path::new("spec"), errors);
 }
 
 fn validate_status(new: &Value, old: &Value, errors: &mut Errors) {

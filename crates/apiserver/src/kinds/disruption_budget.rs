@@ -1,29 +1,31 @@
 //! PodDisruptionBudget.
 
-use serde_json::json;
+use shoal_objects::invalid::Reason;
 use shoal_objects::selector::validate_label_selector;
 use shoal_objects::{Errors, Path, Value};
 
 use super::Rules;
-use super::access::field;
+use super::access::{field, part};
 use super::checks;
 
 /// The rules of PodDisruptionBudget.
 pub const RULES: Rules = Rules { validate, validate_status, ..Rules::NONE };
 
 fn validate(budget: &Value, errors: &mut Errors) {
-    let none = Value::Null;
-    let spec = field(budget, "spec").unwrap_or(&none);
+    let spec = part(budget, "spec");
     let path = Path::new("spec");
     let (minimum, maximum) = (field(spec, "minAvailable"), field(spec, "maxUnavailable"));
     if minimum.is_some() && maximum.is_some() {
-        let value = json!({
-            "MinAvailable": minimum,
-            "Selector": field(spec, "selector"),
-            "MaxUnavailable": maximum,
-            "UnhealthyPodEvictionPolicy": field(spec, "unhealthyPodEvictionPolicy"),
-        });
-        errors.invalid(&path, &value, "minAvailable and maxUnavailable cannot be both set");
+        // The fields in the order and under the names of the Go type.
+        let value = format!(
+            "{{\"MinAvailable\":{},\"Selector\":{},\"MaxUnavailable\":{},\"UnhealthyPodEvictionPolicy\":{}}}",
+            part(spec, "minAvailable"),
+            part(spec, "selector"),
+            part(spec, "maxUnavailable"),
+            part(spec, "unhealthyPodEvictionPolicy"),
+        );
+        let detail = "minAvailable and maxUnavailable cannot be both set";
+        errors.push(&path, Reason::Invalid, format!("Invalid value: {value}: {detail}"));
     }
     for (name, value) in [("minAvailable", minimum), ("maxUnavailable", maximum)] {
         if let Some(value) = value {

@@ -6,12 +6,13 @@ use shoal_objects::{Errors, Map, Path, Value, meta, names};
 
 use super::Rules;
 use super::access::{
-    at, bool_at, carry_over, child_mut, existing_mut, field, int_at, list_at, list_mut, object_at, set,
+    at, bool_at, carry_over, child_mut, existing_mut, field, int_at, list_at, list_mut, object_at, part, set,
     set_default, set_default_str, str_at,
 };
 use super::checks;
 use super::pod::defaults::default_template_of;
 use super::pod::validate::validate_template;
+use super::pod::warnings;
 use super::pod_template::{template, validate_labels_match};
 
 const UID_LABEL: &str = "batch.kubernetes.io/controller-uid";
@@ -21,8 +22,15 @@ const NAME_LABELS: [&str; 2] = ["batch.kubernetes.io/job-name", "job-name"];
 const MAX_INDEXED_PARALLELISM: i64 = 100_000;
 
 /// The rules of Job.
-pub const RULES: Rules =
-    Rules { default, prepare_create, validate, validate_update, validate_status, ..Rules::NONE };
+pub const RULES: Rules = Rules {
+    default,
+    prepare_create,
+    validate,
+    validate_update,
+    validate_status,
+    warnings: warnings::of_owner,
+    ..Rules::NONE
+};
 
 fn default(job: &mut Value) {
     let Some(spec) = child_mut(job, "spec") else { return };
@@ -82,8 +90,7 @@ fn prepare_create(job: &mut Value) {
 }
 
 fn validate(job: &Value, errors: &mut Errors) {
-    let empty = Value::Object(Map::new());
-    let spec = field(job, "spec").unwrap_or(&empty);
+    let spec = part(job, "spec");
     let path = Path::new("spec");
     validate_generated_selector(job, spec, errors);
     validate_spec(spec, &path, errors);
@@ -132,7 +139,7 @@ fn validate_generated_selector(job: &Value, spec: &Value, errors: &mut Errors) {
     if let Ok(selector) = LabelSelector::from_object(field(spec, "selector"))
         && !selector.matches_labels(Some(&expected))
     {
-        let given = field(spec, "selector").unwrap_or(&Value::Null);
+        let given = part(spec, "selector");
         errors.invalid(&spec_path.child("selector"), given, "`selector` not auto-generated");
     }
 }
@@ -269,7 +276,7 @@ fn validate_pod_failure_policy(spec: &Value, path: &Path<'_>, errors: &mut Error
 fn validate_exit_codes(codes: &Value, spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     checks::one_of(codes, "operator", &["In", "NotIn"], path, errors);
     let container = str_at(codes, "containerName");
-    let pod_spec = field(template(spec), "spec").unwrap_or(&Value::Null);
+    let pod_spec = part(template(spec), "spec");
     let known = |list| list_at(pod_spec, list).iter().any(|c| str_at(c, "name") == container);
     if !container.is_empty() && !known("containers") && !known("initContainers") {
         let detail = "must be one of the container or initContainer names in the pod template";
@@ -319,8 +326,7 @@ fn validate_success_policy(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
 }
 
 fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
-    let empty = Value::Object(Map::new());
-    let (spec, before) = (field(new, "spec").unwrap_or(&empty), field(old, "spec").unwrap_or(&empty));
+    let (spec, before) = (part(new, "spec"), part(old, "spec"));
     let path = Path::new("spec");
     if str_at(spec, "completionMode") != "Indexed" {
         checks::immutable(spec, before, "completions", &path, errors);
@@ -345,9 +351,7 @@ fn validate_template_update(spec: &Value, old: &Value, path: &Path<'_>, errors: 
     let mut munged = template(spec).clone();
     let suspended = at(old, &["spec", "suspend"]) == Some(&Value::Bool(true));
     if suspended && at(old, &["status", "startTime"]).is_none() {
-        let none = Value::Null;
-        let (old_meta, old_spec) =
-            (field(before, "metadata").unwrap_or(&none), field(before, "spec").unwrap_or(&none));
+        let (old_meta, old_spec) = (part(before, "metadata"), part(before, "spec"));
         if let Some(metadata) = existing_mut(&mut munged, "metadata") {
             ["labels", "annotations"].iter().for_each(|name| carry_over(metadata, old_meta, name));
         }

@@ -4,6 +4,11 @@
 use shoal_objects::{Errors, Value};
 
 pub mod access;
+pub mod addresses;
+pub mod admission_policy;
+mod admission_rules;
+pub mod api_service;
+pub mod certificates;
 pub mod checks;
 pub mod claim;
 pub mod config_map;
@@ -17,12 +22,17 @@ mod disruption_budget;
 pub mod endpoints;
 pub mod event;
 pub mod fields;
+pub mod flow_control;
+#[cfg(test)]
+mod hostile;
 pub mod hpa;
+pub mod ingress;
 mod job;
 pub mod lease;
 pub mod limit_range;
 pub mod namespace;
 pub mod net;
+pub mod network_policy;
 pub mod node;
 pub mod options;
 pub mod pod;
@@ -44,6 +54,7 @@ pub mod storage;
 mod testing;
 pub mod token_request;
 pub mod volume;
+pub mod webhooks;
 #[cfg(test)]
 mod workload_scenarios;
 
@@ -67,6 +78,8 @@ pub struct Rules {
     pub validate_update: fn(&Value, &Value, &mut Errors),
     /// What is wrong with the change of the status `(new, old)`; `validate` does not run for these.
     pub validate_status: fn(&Value, &Value, &mut Errors),
+    /// What is fine but unwise: texts for `Warning` headers.
+    pub warnings: fn(&Value) -> Vec<String>,
     /// Which names are allowed.
     pub name: NameRule,
 }
@@ -96,6 +109,7 @@ impl Rules {
         validate: |_, _| {},
         validate_update: |_, _, _| {},
         validate_status: |_, _, _| {},
+        warnings: |_| Vec::new(),
         name: NameRule::Subdomain,
     };
 }
@@ -139,9 +153,28 @@ fn platform(group: &str, _version: &str, resource: &str) -> Option<Rules> {
         ("", "resourcequotas") => quota::RULES,
         ("", "secrets") => secret::RULES,
         ("", "services") => service::RULES,
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicies") => admission_policy::MUTATING_RULES,
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings") => {
+            admission_policy::MUTATING_BINDING_RULES
+        }
+        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations") => webhooks::MUTATING_RULES,
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies") => admission_policy::VALIDATING_RULES,
+        ("admissionregistration.k8s.io", "validatingadmissionpolicybindings") => {
+            admission_policy::VALIDATING_BINDING_RULES
+        }
+        ("admissionregistration.k8s.io", "validatingwebhookconfigurations") => webhooks::VALIDATING_RULES,
+        ("apiregistration.k8s.io", "apiservices") => api_service::RULES,
+        ("certificates.k8s.io", "certificatesigningrequests") => certificates::RULES,
         ("coordination.k8s.io", "leases") => lease::RULES,
         ("discovery.k8s.io", "endpointslices") => endpoints::SLICE_RULES,
         ("events.k8s.io", "events") => event::EVENTS_RULES,
+        ("flowcontrol.apiserver.k8s.io", "flowschemas") => flow_control::SCHEMA_RULES,
+        ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations") => flow_control::LEVEL_RULES,
+        ("networking.k8s.io", "ingressclasses") => ingress::CLASS_RULES,
+        ("networking.k8s.io", "ingresses") => ingress::RULES,
+        ("networking.k8s.io", "ipaddresses") => addresses::ADDRESS_RULES,
+        ("networking.k8s.io", "networkpolicies") => network_policy::RULES,
+        ("networking.k8s.io", "servicecidrs") => addresses::CIDR_RULES,
         ("node.k8s.io", "runtimeclasses") => scheduling::RUNTIME_RULES,
         ("rbac.authorization.k8s.io", "clusterrolebindings") => rbac::CLUSTER_ROLE_BINDING_RULES,
         ("rbac.authorization.k8s.io", "clusterroles") => rbac::CLUSTER_ROLE_RULES,

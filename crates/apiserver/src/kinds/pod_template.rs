@@ -4,7 +4,7 @@ use shoal_objects::selector::{LabelSelector, validate_label_selector};
 use shoal_objects::{Errors, Path, Value};
 
 use super::Rules;
-use super::access::{at, field, list_at, object_at, str_at};
+use super::access::{at, field, list_at, object_at, part, str_at};
 use super::pod::defaults::default_template_of;
 use super::pod::validate::validate_template;
 
@@ -19,7 +19,7 @@ pub const RULES: Rules = Rules {
 
 /// The `template` of a spec; nothing when there is none.
 pub fn template(spec: &Value) -> &Value {
-    field(spec, "template").unwrap_or(&Value::Null)
+    part(spec, "template")
 }
 
 /// Checks a required `selector` that must not select everything. `empty` is what is said of an empty one.
@@ -44,7 +44,7 @@ pub fn selects_everything(selector: &Value) -> bool {
 /// The template's labels must be selected by the owner's selector; an absent selector selects nothing.
 pub fn validate_labels_match(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let Ok(selector) = LabelSelector::from_object(field(spec, "selector")) else {
-        let given = field(spec, "selector").unwrap_or(&Value::Null);
+        let given = part(spec, "selector");
         errors.invalid(&path.child("selector"), given, "invalid label selector");
         return;
     };

@@ -1,16 +1,24 @@
 //! ReplicaSet, and the counters in the status of everything that keeps replicas.
 
 use serde_json::json;
-use shoal_objects::{Errors, Map, Path, Value};
+use shoal_objects::{Errors, Path, Value};
 
 use super::Rules;
-use super::access::{child_mut, field, int_at, set_default};
+use super::access::{child_mut, int_at, part, set_default};
 use super::checks;
 use super::pod::defaults::default_template_of;
+use super::pod::warnings;
 use super::pod_template::{validate_labels_match, validate_long_running, validate_selector};
 
 /// The rules of ReplicaSet.
-pub const RULES: Rules = Rules { default, validate, validate_update, validate_status, ..Rules::NONE };
+pub const RULES: Rules = Rules {
+    default,
+    validate,
+    validate_update,
+    validate_status,
+    warnings: warnings::of_owner,
+    ..Rules::NONE
+};
 
 /// The counters of a ReplicaSet's or ReplicationController's status.
 const COUNTERS: [&str; 5] =
@@ -23,8 +31,7 @@ fn default(set: &mut Value) {
 }
 
 fn validate(set: &Value, errors: &mut Errors) {
-    let empty = Value::Object(Map::new());
-    let spec = field(set, "spec").unwrap_or(&empty);
+    let spec = part(set, "spec");
     let path = Path::new("spec");
     checks::not_negative(spec, "replicas", &path, errors);
     checks::not_negative(spec, "minReadySeconds", &path, errors);
@@ -34,8 +41,7 @@ fn validate(set: &Value, errors: &mut Errors) {
 }
 
 fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
-    let none = Value::Null;
-    let (new, old) = (field(new, "spec").unwrap_or(&none), field(old, "spec").unwrap_or(&none));
+    let (new, old) = (part(new, "spec"), part(old, "spec"));
     checks::immutable(new, old, "selector", &Path::new("spec"), errors);
 }
 
@@ -46,8 +52,7 @@ pub fn validate_status(new: &Value, old: &Value, errors: &mut Errors) {
 
 /// None of `counters` is negative, none of `bounded` is above `replicas`, no more are available than ready.
 pub fn validate_counters(new: &Value, old: &Value, counters: &[&str], bounded: &[&str], errors: &mut Errors) {
-    let none = Value::Null;
-    let (status, before) = (field(new, "status").unwrap_or(&none), field(old, "status").unwrap_or(&none));
+    let (status, before) = (part(new, "status"), part(old, "status"));
     let path = Path::new("status");
     for name in counters {
         checks::not_negative(status, name, &path, errors);

@@ -4,14 +4,20 @@ use shoal_objects::selector::LabelSelector;
 use shoal_objects::{Errors, Map, Path, Value};
 
 use super::Rules;
-use super::access::{at, child_mut, field, object_at, set, set_default};
+use super::access::{at, child_mut, field, object_at, part, set, set_default};
 use super::checks;
 use super::pod::defaults::default_template_of;
+use super::pod::warnings;
 use super::pod_template::validate_long_running;
 
 /// The rules of ReplicationController.
-pub const RULES: Rules =
-    Rules { default, validate, validate_status: super::replica_set::validate_status, ..Rules::NONE };
+pub const RULES: Rules = Rules {
+    default,
+    validate,
+    validate_status: super::replica_set::validate_status,
+    warnings: warnings::of_owner,
+    ..Rules::NONE
+};
 
 /// Selector and labels default to the labels of the template.
 fn default(controller: &mut Value) {
@@ -33,8 +39,7 @@ fn default(controller: &mut Value) {
 }
 
 fn validate(controller: &Value, errors: &mut Errors) {
-    let empty = Value::Object(Map::new());
-    let spec = field(controller, "spec").unwrap_or(&empty);
+    let spec = part(controller, "spec");
     let path = Path::new("spec");
     checks::not_negative(spec, "minReadySeconds", &path, errors);
     let selector = object_at(spec, "selector").filter(|s| !s.is_empty());

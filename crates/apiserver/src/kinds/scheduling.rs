@@ -2,7 +2,8 @@
 
 use shoal_objects::{Errors, Path, Value, meta, names};
 
-use super::access::{field, int_at, list_at, object_at, set_default, str_at};
+use super::access::{existing_mut, field, int_at, list_at, object_at, set_default, str_at};
+use super::pod::validate_tolerations;
 use super::resource_lists::{amounts, round_up, validate_amount, validate_container_name};
 use super::seen::Seen;
 use super::{Rules, checks};
@@ -65,7 +66,7 @@ fn validate_priority_update(new: &Value, old: &Value, errors: &mut Errors) {
 }
 
 fn default_runtime(class: &mut Value) {
-    if let Some(overhead) = super::access::existing_mut(class, "overhead") {
+    if let Some(overhead) = existing_mut(class, "overhead") {
         round_up(overhead, "podFixed");
     }
 }
@@ -86,9 +87,11 @@ fn validate_runtime(class: &Value, errors: &mut Errors) {
         if let Some(selector) = object_at(scheduling, "nodeSelector") {
             meta::validate_labels(selector, &path.child("nodeSelector"), errors);
         }
-        let mut seen = Seen::default();
+        let tolerations = list_at(scheduling, "tolerations");
         let list = path.child("tolerations");
-        for (i, toleration) in list_at(scheduling, "tolerations").iter().enumerate() {
+        validate_tolerations(tolerations, &list, errors);
+        let mut seen = Seen::default();
+        for (i, toleration) in tolerations.iter().enumerate() {
             if seen.again(toleration.to_string()) {
                 errors.duplicate(&list.index(i), toleration);
             }

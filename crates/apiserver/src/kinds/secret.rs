@@ -8,9 +8,10 @@ use super::Rules;
 use super::access::{at, bool_at, child_mut, entries_at, object_at, remove, set, set_default_str, str_at};
 use super::checks;
 use super::config_map::{IMMUTABLE, MAX_DATA_BYTES, decoded_len, same_map};
+use crate::decode;
 
 /// The rules of Secret.
-pub const RULES: Rules = Rules { default, validate, validate_update, ..Rules::NONE };
+pub const RULES: Rules = Rules { default, validate, validate_update, warnings, ..Rules::NONE };
 
 const SERVICE_ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 
@@ -27,6 +28,20 @@ fn default(secret: &mut Value) {
     }
 }
 
+/// A TLS secret that no server could use is stored, but said to be useless.
+fn warnings(secret: &Value) -> Vec<String> {
+    if str_at(secret, "type") != "kubernetes.io/tls" {
+        return Vec::new();
+    }
+    let has_pem = |key: &str| {
+        let text = at(secret, &["data", key]).and_then(Value::as_str).unwrap_or_default();
+        STANDARD.decode(text).is_ok_and(|bytes| bytes.windows(10).any(|w| w == b"-----BEGIN"))
+    };
+    let inputs = [("tls.crt", "certificate"), ("tls.key", "key")];
+    let first = inputs.iter().find(|(key, _)| !has_pem(key));
+    first.map(|(_, what)| format!("tls: failed to find any PEM data in {what} input")).into_iter().collect()
+}
+
 fn validate(secret: &Value, errors: &mut Errors) {
     let data = Path::new("data");
     let mut size = 0;
@@ -38,6 +53,8 @@ fn validate(secret: &Value, errors: &mut Errors) {
         errors.too_long(&data, MAX_DATA_BYTES);
     }
     let has = |key: &str| object_at(secret, "data").is_some_and(|data| data.contains_key(key));
+    let has_content =
+        |key: &str| at(secret, &["data", key]).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
     let mut require = |key: &str| {
         if !has(key) {
             errors.required(&data.key(key), "");
@@ -53,17 +70,13 @@ fn validate(secret: &Value, errors: &mut Errors) {
         }
         "kubernetes.io/dockercfg" => docker_config(secret, ".dockercfg", errors),
         "kubernetes.io/dockerconfigjson" => docker_config(secret, ".dockerconfigjson", errors),
-        "kubernetes.io/basic-auth" => {
-            // One of the two is enough; without either, both are named.
-            if !has("username") && !has("password") {
-                require("username");
-                require("password");
-            }
+        // One of the two is enough; without either, both are named.
+        "kubernetes.io/basic-auth" if !has("username") && !has("password") => {
+            require("username");
+            require("password");
         }
-        "kubernetes.io/ssh-auth" => {
-            if at(secret, &["data", "ssh-privatekey"]).and_then(Value::as_str).is_none_or(str::is_empty) {
-                errors.required(&data.key("ssh-privatekey"), "");
-            }
+        "kubernetes.io/ssh-auth" if !has_content("ssh-privatekey") => {
+            errors.required(&data.key("ssh-privatekey"), "");
         }
         "kubernetes.io/tls" => {
             require("tls.crt");
@@ -81,13 +94,12 @@ fn docker_config(secret: &Value, key: &str, errors: &mut Errors) {
         return;
     };
     let bytes = STANDARD.decode(text.as_str().unwrap_or_default()).unwrap_or_default();
-    let problem = match serde_json::from_slice::<Value>(&bytes) {
-        Ok(Value::Object(_) | Value::Null) => return,
-        Ok(_) => "json: cannot unmarshal into Go value of type map[string]interface {}",
-        Err(e) if e.is_eof() => "unexpected end of JSON input",
-        Err(_) => "invalid character looking for beginning of value",
+    let problem = match decode::parse_json(&bytes) {
+        Ok((Value::Object(_) | Value::Null, _)) => return,
+        Ok(_) => "json: cannot unmarshal into Go value of type map[string]interface {}".to_owned(),
+        Err(problem) => problem,
     };
-    errors.invalid_str(&data.key(key), "<secret contents redacted>", problem);
+    errors.invalid_str(&data.key(key), "<secret contents redacted>", &problem);
 }
 
 fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
@@ -154,8 +166,11 @@ mod tests {
         let mut errors = Errors::new();
         validate(&secret, &mut errors);
         let text = errors.to_string();
-        assert!(text.starts_with("data[.dockerconfigjson]: Invalid value: \"<secret contents redacted>\": "));
-        assert!(!text.contains("not json"));
+        assert_eq!(
+            text,
+            "data[.dockerconfigjson]: Invalid value: \"<secret contents redacted>\": invalid character 'o' in literal \
+             null (expecting 'u')"
+        );
     }
 
     #[test]

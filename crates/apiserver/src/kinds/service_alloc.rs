@@ -397,7 +397,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn create(allocator: &mut Allocator, spec: Value) -> Result<Value, Errors> {
+    fn create(allocator: &mut Allocator, spec: &Value) -> Result<Value, Errors> {
         let mut service = json!({"spec": spec});
         (RULES.default)(&mut service);
         (RULES.prepare_create)(&mut service);
@@ -421,7 +421,7 @@ mod tests {
     #[test]
     fn a_service_gets_an_address_of_the_network() {
         let mut allocator = Allocator::default();
-        let a = create(&mut allocator, json!({"ports": [{"port": 80}]})).unwrap();
+        let a = create(&mut allocator, &json!({"ports": [{"port": 80}]})).unwrap();
         let ip: Ipv4Addr = a["spec"]["clusterIP"].as_str().unwrap().parse().unwrap();
         assert_eq!(u32::from(ip) >> 20, u32::from(Ipv4Addr::new(10, 96, 0, 0)) >> 20);
         assert_eq!(a["spec"]["clusterIPs"], json!([ip.to_string()]));
@@ -434,7 +434,7 @@ mod tests {
     #[test]
     fn headless_and_external_services_get_none() {
         let mut allocator = Allocator::default();
-        let headless = create(&mut allocator, json!({"clusterIP": "None", "selector": {"a": "b"}})).unwrap();
+        let headless = create(&mut allocator, &json!({"clusterIP": "None", "selector": {"a": "b"}})).unwrap();
         assert_eq!(
             headless["spec"],
             json!({
@@ -443,9 +443,9 @@ mod tests {
                 "sessionAffinity": "None", "type": "ClusterIP",
             })
         );
-        let external = create(&mut allocator, json!({"type": "ExternalName", "externalName": "x"})).unwrap();
+        let external = create(&mut allocator, &json!({"type": "ExternalName", "externalName": "x"})).unwrap();
         assert!(external["spec"].get("clusterIP").is_none());
-        let bare = create(&mut allocator, json!({"clusterIP": "None"})).unwrap();
+        let bare = create(&mut allocator, &json!({"clusterIP": "None"})).unwrap();
         assert_eq!(bare["spec"]["ipFamilies"], json!(["IPv4", "IPv6"]));
         assert!(allocator.used_ips.is_empty());
     }
@@ -453,7 +453,7 @@ mod tests {
     #[test]
     fn node_ports_follow_the_type() {
         let mut allocator = Allocator::default();
-        let np = create(&mut allocator, json!({"type": "NodePort", "ports": [{"port": 80}]})).unwrap();
+        let np = create(&mut allocator, &json!({"type": "NodePort", "ports": [{"port": 80}]})).unwrap();
         let port = np["spec"]["ports"][0]["nodePort"].as_i64().unwrap();
         assert!((30000..=32767).contains(&port));
         let cluster = change(&mut allocator, &np, &[("type", json!("ClusterIP"))]).unwrap();
@@ -478,26 +478,26 @@ mod tests {
         let mut allocator = Allocator::default();
         let spec =
             json!({"type": "NodePort", "clusterIP": "10.96.0.5", "ports": [{"port": 1, "nodePort": 30001}]});
-        create(&mut allocator, spec.clone()).unwrap();
+        create(&mut allocator, &spec).unwrap();
         assert_eq!(
-            create(&mut allocator, spec).unwrap_err().to_string(),
+            create(&mut allocator, &spec).unwrap_err().to_string(),
             "spec.clusterIPs: Invalid value: [\"10.96.0.5\"]: failed to allocate IP 10.96.0.5: \
              provided IP is already allocated"
         );
         let port = json!({"type": "NodePort", "ports": [{"port": 1, "nodePort": 30001}]});
         assert_eq!(
-            create(&mut allocator, port).unwrap_err().to_string(),
+            create(&mut allocator, &port).unwrap_err().to_string(),
             "spec.ports[0].nodePort: Invalid value: 30001: provided port is already allocated"
         );
         let outside = json!({"type": "NodePort", "ports": [{"port": 1, "nodePort": 80}]});
         assert_eq!(
-            create(&mut allocator, outside).unwrap_err().to_string(),
+            create(&mut allocator, &outside).unwrap_err().to_string(),
             "spec.ports[0].nodePort: Invalid value: 80: provided port is not in the valid range. \
              The range of valid ports is 30000-32767"
         );
         let abroad = json!({"clusterIP": "10.0.0.1", "ports": [{"port": 1}]});
         assert_eq!(
-            create(&mut allocator, abroad).unwrap_err().to_string(),
+            create(&mut allocator, &abroad).unwrap_err().to_string(),
             "spec.clusterIPs: Invalid value: [\"10.0.0.1\"]: failed to allocate IP 10.0.0.1: the provided IP \
              (10.0.0.1) is not in the valid range. The range of valid IPs is 10.96.0.0/12"
         );
@@ -511,7 +511,7 @@ mod tests {
             {"name": "t", "port": 53, "protocol": "TCP"},
             {"name": "u", "port": 53, "protocol": "UDP", "nodePort": 30053},
         ]);
-        let service = create(&mut allocator, json!({"type": "NodePort", "ports": ports})).unwrap();
+        let service = create(&mut allocator, &json!({"type": "NodePort", "ports": ports})).unwrap();
         assert_eq!(service["spec"]["ports"][0]["nodePort"], 30053);
         assert_eq!(service["spec"]["ports"][1]["nodePort"], 30053);
     }
@@ -520,7 +520,7 @@ mod tests {
     fn local_balancers_get_a_health_check_port() {
         let mut allocator = Allocator::default();
         let spec = json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": [{"port": 80}]});
-        let service = create(&mut allocator, spec).unwrap();
+        let service = create(&mut allocator, &spec).unwrap();
         assert!(service["spec"]["healthCheckNodePort"].is_number());
         assert_eq!(allocator.used_ports.len(), 2);
         allocator.release(&service);
@@ -542,12 +542,12 @@ mod tests {
     fn a_full_network_says_so() {
         let mut allocator = Allocator::new(Ipv4Addr::new(10, 0, 0, 0), 30, 30000..=30000);
         for _ in 0..2 {
-            create(&mut allocator, json!({"ports": [{"port": 80}]})).unwrap();
+            create(&mut allocator, &json!({"ports": [{"port": 80}]})).unwrap();
         }
-        let full = create(&mut allocator, json!({"ports": [{"port": 80}]})).unwrap_err();
+        let full = create(&mut allocator, &json!({"ports": [{"port": 80}]})).unwrap_err();
         assert_eq!(full.0[0].reason, Reason::Internal);
         let mut none = Allocator::new(Ipv4Addr::new(10, 0, 0, 0), 32, 30000..=30000);
-        assert!(create(&mut none, json!({"ports": [{"port": 80}]})).is_err());
+        assert!(create(&mut none, &json!({"ports": [{"port": 80}]})).is_err());
     }
 
     proptest! {
@@ -563,7 +563,7 @@ mod tests {
                     services.push(change(&mut allocator, &old, &fields).unwrap());
                 } else {
                     let spec = json!({"type": names[*kind], "externalName": "x", "ports": [{"port": 80}]});
-                    services.push(create(&mut allocator, spec).unwrap());
+                    services.push(create(&mut allocator, &spec).unwrap());
                 }
             }
             let mut fresh = Allocator::new(Ipv4Addr::new(10, 0, 0, 0), 24, 30000..=30100);

@@ -176,13 +176,13 @@ pub(super) fn validate_cluster_ips(spec: &Value, errors: &mut Errors) {
     if !sound || is_headless(spec) {
         return;
     }
-    let is_v6 = |ip: &&str| ip.contains(':');
-    if ips.len() > 1 && (ips.iter().all(is_v6) || !ips.iter().any(|ip| is_v6(&ip))) {
+    let is_v6 = |ip: &str| ip.contains(':');
+    if ips.len() > 1 && (ips.iter().all(|ip| is_v6(ip)) || !ips.iter().any(|ip| is_v6(ip))) {
         errors.invalid(&plural, &given, "may specify no more than one IP for each IP family");
     }
     for (i, (ip, family)) in ips.iter().zip(families).enumerate() {
         let wanted = family.as_str().unwrap_or_default();
-        if FAMILIES.contains(&wanted) && (wanted == "IPv6") != is_v6(&ip) {
+        if FAMILIES.contains(&wanted) && (wanted == "IPv6") != is_v6(ip) {
             let detail = format!("expected an {wanted} value as indicated by `ipFamilies[{i}]`");
             errors.invalid_str(&plural.index(i), ip, &detail);
         }
@@ -395,7 +395,7 @@ mod tests {
     use super::super::testing::causes;
     use super::*;
 
-    fn refused(spec: Value) -> Vec<String> {
+    fn refused(spec: &Value) -> Vec<String> {
         let mut service = json!({"spec": spec});
         (RULES.default)(&mut service);
         (RULES.prepare_create)(&mut service);
@@ -404,12 +404,12 @@ mod tests {
 
     #[test]
     fn a_service_has_ports_unless_it_is_headless_or_elsewhere() {
-        assert_eq!(refused(json!({})), ["spec.ports FieldValueRequired"]);
-        assert!(refused(json!({"clusterIP": "None"})).is_empty());
-        assert!(refused(json!({"type": "ExternalName", "externalName": "a.test."})).is_empty());
-        assert_eq!(refused(json!({"type": "ExternalName"})), ["spec.externalName FieldValueRequired"]);
+        assert_eq!(refused(&json!({})), ["spec.ports FieldValueRequired"]);
+        assert!(refused(&json!({"clusterIP": "None"})).is_empty());
+        assert!(refused(&json!({"type": "ExternalName", "externalName": "a.test."})).is_empty());
+        assert_eq!(refused(&json!({"type": "ExternalName"})), ["spec.externalName FieldValueRequired"]);
         assert_eq!(
-            refused(json!({"type": "NodePort", "clusterIP": "None", "ports": [{"port": 1}]})),
+            refused(&json!({"type": "NodePort", "clusterIP": "None", "ports": [{"port": 1}]})),
             ["spec.clusterIPs[0] FieldValueInvalid"]
         );
     }
@@ -419,7 +419,7 @@ mod tests {
         let ports =
             json!([{"port": 80}, {"port": 80, "name": "a"}, {"port": 70000, "name": "a", "protocol": "X"}]);
         assert_eq!(
-            refused(json!({"ports": ports})),
+            refused(&json!({"ports": ports})),
             [
                 "spec.ports[0].name FieldValueRequired",
                 "spec.ports[2].name FieldValueDuplicate",
@@ -430,7 +430,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            refused(json!({"ports": [{"port": 80, "nodePort": 30000}]})),
+            refused(&json!({"ports": [{"port": 80, "nodePort": 30000}]})),
             ["spec.ports[0].nodePort FieldValueForbidden"]
         );
     }
@@ -438,11 +438,11 @@ mod tests {
     #[test]
     fn addresses_are_addresses() {
         assert_eq!(
-            refused(json!({"clusterIP": "x", "ports": [{"port": 1}]})),
+            refused(&json!({"clusterIP": "x", "ports": [{"port": 1}]})),
             ["spec.clusterIPs[0] FieldValueInvalid"]
         );
         assert_eq!(
-            refused(json!({"type": "Odd", "externalIPs": ["127.0.0.1"], "ports": [{"port": 1}]})),
+            refused(&json!({"type": "Odd", "externalIPs": ["127.0.0.1"], "ports": [{"port": 1}]})),
             ["spec.externalIPs[0] FieldValueInvalid", "spec.type FieldValueNotSupported"]
         );
     }
@@ -450,7 +450,7 @@ mod tests {
     #[test]
     fn fields_of_other_types_are_refused() {
         assert_eq!(
-            refused(json!({
+            refused(&json!({
                 "ports": [{"port": 1}], "externalTrafficPolicy": "Local", "healthCheckNodePort": 30001,
                 "loadBalancerClass": "a.test/b", "loadBalancerSourceRanges": ["10.0.0.0/8"],
                 "allocateLoadBalancerNodePorts": true,

@@ -1,17 +1,17 @@
 //! StatefulSet.
 
-use serde_json::json;
+use shoal_objects::invalid::Reason;
 use shoal_objects::meta::{validate_annotations, validate_labels};
-use shoal_objects::{Errors, Map, Path, Value};
+use shoal_objects::{Errors, Path, Value};
 
 use super::Rules;
 use super::access::{
-    at, carry_over, child_mut, existing_mut, field, list_mut, set_default, set_default_str, str_at,
+    at, carry_over, child_mut, existing_mut, field, list_mut, part, set_default, set_default_str, str_at,
 };
-use super::checks;
 use super::pod::defaults::default_template_of;
-use super::pod::round_up_to_milli;
+use super::pod::warnings;
 use super::pod_template::{template, validate_labels_match, validate_restarts_always, validate_selector};
+use super::{checks, claim};
 
 const FORBIDDEN: &str = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', \
 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
@@ -27,7 +27,14 @@ const MUTABLE: [&str; 7] = [
 ];
 
 /// The rules of StatefulSet.
-pub const RULES: Rules = Rules { default, validate, validate_update, validate_status, ..Rules::NONE };
+pub const RULES: Rules = Rules {
+    default,
+    validate,
+    validate_update,
+    validate_status,
+    warnings: warnings::of_owner,
+    ..Rules::NONE
+};
 
 fn default(set: &mut Value) {
     let Some(spec) = child_mut(set, "spec") else { return };
@@ -56,28 +63,20 @@ fn default(set: &mut Value) {
 }
 
 /// A claim template is a whole PersistentVolumeClaim.
-fn default_claim_template(claim: &mut Value) {
-    set_default_str(claim, "apiVersion", "v1");
-    set_default_str(claim, "kind", "PersistentVolumeClaim");
-    child_mut(claim, "metadata");
-    if let Some(spec) = child_mut(claim, "spec") {
-        set_default(spec, "volumeMode", "Filesystem");
-        if let Some(resources) = child_mut(spec, "resources") {
-            for list in ["limits", "requests"] {
-                if let Some(list) = existing_mut(resources, list) {
-                    round_up_to_milli(list);
-                }
-            }
-        }
+fn default_claim_template(template: &mut Value) {
+    set_default_str(template, "apiVersion", "v1");
+    set_default_str(template, "kind", "PersistentVolumeClaim");
+    child_mut(template, "metadata");
+    if let Some(spec) = child_mut(template, "spec") {
+        claim::default_spec(spec);
     }
-    if let Some(status) = child_mut(claim, "status") {
+    if let Some(status) = child_mut(template, "status") {
         set_default_str(status, "phase", "Pending");
     }
 }
 
 fn validate(set: &Value, errors: &mut Errors) {
-    let empty = Value::Object(Map::new());
-    let spec = field(set, "spec").unwrap_or(&empty);
+    let spec = part(set, "spec");
     let path = Path::new("spec");
     match str_at(spec, "podManagementPolicy") {
         "" => errors.required(&path.child("podManagementPolicy"), ""),
@@ -117,8 +116,7 @@ fn validate_template(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
 }
 
 fn validate_strategy(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let none = Value::Null;
-    let strategy = field(spec, "updateStrategy").unwrap_or(&none);
+    let strategy = part(spec, "updateStrategy");
     let rolling_path = path.child("rollingUpdate");
     match (str_at(strategy, "type"), field(strategy, "rollingUpdate")) {
         ("", _) => errors.required(path, ""),
@@ -138,16 +136,17 @@ fn validate_strategy(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             }
         }
         (other, rolling) => {
-            let value = json!({"Type": other, "RollingUpdate": rolling});
-            errors.invalid(path, &value, "must be 'RollingUpdate' or 'OnDelete'");
+            let rolling = rolling.unwrap_or(&Value::Null);
+            let value = format!("{{\"Type\":{other:?},\"RollingUpdate\":{rolling}}}");
+            let detail = "must be 'RollingUpdate' or 'OnDelete'";
+            errors.push(path, Reason::Invalid, format!("Invalid value: {value}: {detail}"));
         }
     }
 }
 
 fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
-    let empty = Value::Object(Map::new());
-    let old = field(old, "spec").unwrap_or(&empty);
-    let mut munged = field(new, "spec").cloned().unwrap_or_else(|| empty.clone());
+    let old = part(old, "spec");
+    let mut munged = part(new, "spec").clone();
     for name in MUTABLE {
         carry_over(&mut munged, old, name);
     }

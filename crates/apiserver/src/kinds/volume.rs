@@ -8,11 +8,13 @@ use super::access::{
     child_mut, existing_mut, field, is_set, object_at, remove, set, set_default, set_default_str, str_at,
 };
 use super::claim::{VOLUME_MODES, add_finalizer, validate_access_modes};
+use super::pod::validate_node_selector;
 use super::resource_lists::{amounts, round_up};
 use super::{Rules, checks};
 
 /// The rules of PersistentVolume.
-pub const RULES: Rules = Rules { default, prepare_create, validate, validate_update, ..Rules::NONE };
+pub const RULES: Rules =
+    Rules { default, prepare_create, validate, validate_update, warnings, ..Rules::NONE };
 
 /// The kinds of storage behind a volume.
 const SOURCES: [&str; 22] = [
@@ -69,6 +71,14 @@ fn default(volume: &mut Value) {
         set_default_str(scale, "storageMode", "ThinProvisioned");
         set_default_str(scale, "fsType", "xfs");
     }
+}
+
+fn warnings(volume: &Value) -> Vec<String> {
+    let recycled =
+        field(volume, "spec").is_some_and(|spec| str_at(spec, "persistentVolumeReclaimPolicy") == "Recycle");
+    let text = "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the \
+                recommended approach is to use dynamic provisioning.";
+    if recycled { vec![text.to_owned()] } else { Vec::new() }
 }
 
 fn prepare_create(volume: &mut Value) {
@@ -137,12 +147,7 @@ fn validate_node_affinity(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let required = path.child("required");
     match field(affinity, "required") {
         None => errors.required(&required, "must specify required node constraints"),
-        Some(selector) => {
-            if !is_set(selector, "nodeSelectorTerms") {
-                let detail = "must have at least one node selector term";
-                errors.required(&required.child("nodeSelectorTerms"), detail);
-            }
-        }
+        Some(selector) => validate_node_selector(selector, &required, errors),
     }
 }
 
@@ -236,7 +241,7 @@ mod tests {
     use super::super::testing::causes;
     use super::*;
 
-    fn volume(spec: Value) -> Value {
+    fn volume(spec: &Value) -> Value {
         let mut volume = json!({"spec": spec});
         default(&mut volume);
         prepare_create(&mut volume);
@@ -245,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_new_volume_is_kept_and_protected() {
-        let volume = volume(json!({
+        let volume = volume(&json!({
             "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"},
         }));
         assert_eq!(
@@ -266,7 +271,7 @@ mod tests {
     #[test]
     fn a_volume_has_one_source_and_a_size() {
         assert_eq!(
-            causes(|e| validate(&volume(json!({})), e)),
+            causes(|e| validate(&volume(&json!({})), e)),
             [
                 "spec.accessModes FieldValueRequired",
                 "spec.capacity FieldValueRequired",
@@ -278,7 +283,7 @@ mod tests {
             "nfs": {"server": "s", "path": "p"}, "local": {"path": "/x"},
         });
         assert_eq!(
-            causes(|e| validate(&volume(two), e)),
+            causes(|e| validate(&volume(&two), e)),
             [
                 "spec.capacity[storage] FieldValueInvalid",
                 "spec.nfs FieldValueForbidden",
@@ -290,7 +295,7 @@ mod tests {
     #[test]
     fn the_source_stays() {
         let (old, new) =
-            (volume(json!({"hostPath": {"path": "/a"}})), volume(json!({"hostPath": {"path": "/b"}})));
+            (volume(&json!({"hostPath": {"path": "/a"}})), volume(&json!({"hostPath": {"path": "/b"}})));
         assert_eq!(
             causes(|e| validate_update(&new, &old, e)),
             ["spec.persistentvolumesource FieldValueForbidden"]

@@ -76,6 +76,8 @@ pub struct Traits {
     pub conditional_update: bool,
     /// Dependents are orphaned by default.
     pub orphan_dependents: bool,
+    /// A status given on create is kept.
+    pub keeps_status: bool,
     /// Labels and annotations can be changed through the status subresource.
     pub open_status: bool,
 }
@@ -153,6 +155,11 @@ impl Resource {
         if self.group.is_empty() { self.kind.to_string() } else { format!("{}.{}", self.kind, self.group) }
     }
 
+    /// The group that validation errors name. The real server forgets it for events.k8s.io.
+    pub fn error_group(&self) -> &str {
+        if self.conversion == Conversion::EventsV1 { "" } else { &self.group }
+    }
+
     /// Whether the verb is offered on the resource itself.
     pub fn allows(&self, verb: &str) -> bool {
         self.verbs.iter().any(|v| &**v == verb)
@@ -207,6 +214,7 @@ fn parse_line(line: &str) -> Option<Resource> {
             create_on_update: flag("upsert"),
             conditional_update: flag("rv"),
             orphan_dependents: flag("orphan"),
+            keeps_status: flag("keepstatus"),
             open_status: flag("open"),
         },
         subresources,

@@ -22,6 +22,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tower_service::Service;
 
+use super::endless::Ending;
 use super::{Limits, plain};
 use crate::access::PeerCertificate;
 
@@ -57,7 +58,7 @@ pub(super) async fn run<S, B>(
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
     S::Error: Into<Box<dyn Error + Send + Sync>>,
     S::Future: Send,
-    B: Body<Data = Bytes> + Send + 'static,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let handshake = Box::pin(tokio::time::timeout(limits.handshake, handshake(stream, tls)));
@@ -87,7 +88,7 @@ where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
     S::Error: Into<Box<dyn Error + Send + Sync>>,
     S::Future: Send,
-    B: Body<Data = Bytes> + Send + 'static,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let session = stream.get_ref().1;
@@ -96,17 +97,17 @@ where
     let is_http2 = session.alpn_protocol() == Some(b"h2");
 
     let has_asked = Arc::new(AtomicBool::new(false));
-    let asked = Arc::clone(&has_asked);
+    let (asked, stopping) = (Arc::clone(&has_asked), draining.clone());
     let service = service_fn(move |mut request: Request<Incoming>| {
         asked.store(true, Ordering::Relaxed);
         request.extensions_mut().insert(PeerAddress(address));
         if let Some(certificate) = &certificate {
             request.extensions_mut().insert(certificate.clone());
         }
-        let mut service = service.clone();
+        let (mut service, stopping) = (service.clone(), stopping.clone());
         async move {
             std::future::poll_fn(|cx| service.poll_ready(cx)).await?;
-            service.call(request).await
+            service.call(request).await.map(|response| Ending::wrap(response, &stopping))
         }
     });
     let io = TokioIo::new(stream);

@@ -4,6 +4,7 @@
 //! a time limit, so that silent or trickling clients cannot pile up.
 
 mod connection;
+mod endless;
 mod plain;
 mod tls;
 
@@ -27,6 +28,7 @@ use tokio::task::JoinSet;
 use tower_service::Service;
 
 pub use connection::PeerAddress;
+pub use endless::Endless;
 pub use tls::server_config;
 
 /// How long a client may take.
@@ -38,7 +40,7 @@ pub struct Limits {
     pub first_request: Duration,
     /// From one response to the end of the header of the next request on a HTTP/1.1 connection.
     pub idle: Duration,
-    /// How long requests in flight may go on when the server stops. Watches end here.
+    /// How long requests in flight may go on when the server stops. [`Endless`] responses end at once.
     pub drain: Duration,
 }
 
@@ -66,7 +68,7 @@ pub async fn serve<S, B>(
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
     S::Error: Into<Box<dyn Error + Send + Sync>>,
     S::Future: Send,
-    B: Body<Data = Bytes> + Send + 'static,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let mut connections = JoinSet::new();

@@ -21,7 +21,7 @@ use crate::access::pki::{Identity, Pki};
 
 type AnyBody = http_body_util::combinators::BoxBody<Bytes, Infallible>;
 
-/// Tells who asks; `/watch` never ends, `/slow` says that it began and waits for a permit, `/upgrade` echoes bytes.
+/// Tells who asks; `/watch` and `/stuck` never end, `/slow` says that it began and waits for a permit, `/upgrade` echoes bytes.
 #[derive(Clone)]
 struct Echo {
     began: mpsc::UnboundedSender<()>,
@@ -42,7 +42,12 @@ impl Service<Request<Incoming>> for Echo {
         Box::pin(async move {
             let full = |text: String| Full::new(Bytes::from(text)).boxed();
             Ok(match request.uri().path() {
-                "/watch" => Response::new(Never.boxed()),
+                "/stuck" => Response::new(Never.boxed()),
+                "/watch" => {
+                    let mut response = Response::new(Never.boxed());
+                    response.extensions_mut().insert(Endless);
+                    response
+                }
                 "/panic" => panic!("a defect of the service"),
                 "/slow" => {
                     began.send(()).unwrap();
@@ -308,10 +313,10 @@ async fn a_watch_outlives_the_limits_of_headers() {
 }
 
 #[tokio::test]
-async fn stopping_lets_requests_finish_and_cuts_watches() {
+async fn stopping_lets_requests_finish_and_cuts_the_rest() {
     let mut running = start(Limits { drain: Duration::from_secs(1), ..Limits::default() }).await;
-    let watch = http1(&running, None).await.send_request(get("/watch")).await.unwrap();
-    let over_http2 = http2(&running, None).await.send_request(get("/watch")).await.unwrap();
+    let stuck = http1(&running, None).await.send_request(get("/stuck")).await.unwrap();
+    let over_http2 = http2(&running, None).await.send_request(get("/stuck")).await.unwrap();
     let mut sender = http1(&running, None).await;
     let slow = tokio::spawn(async move { text(sender.send_request(get("/slow")).await.unwrap()).await });
     let mut second = http2(&running, None).await;
@@ -326,8 +331,19 @@ async fn stopping_lets_requests_finish_and_cuts_watches() {
     assert_eq!(slow.await.unwrap(), "slow");
     assert_eq!(slow2.await.unwrap(), "slow");
     tokio::time::timeout(Duration::from_secs(5), running.server).await.unwrap().unwrap();
-    assert!(watch.into_body().collect().await.is_err());
+    assert!(stuck.into_body().collect().await.is_err());
     assert!(over_http2.into_body().collect().await.is_err());
+}
+
+#[tokio::test]
+async fn watches_end_in_good_order_when_the_server_stops() {
+    let mut running = start(Limits { drain: Duration::from_secs(60), ..Limits::default() }).await;
+    let over_http1 = http1(&running, None).await.send_request(get("/watch")).await.unwrap();
+    let over_http2 = http2(&running, None).await.send_request(get("/watch")).await.unwrap();
+    running.stop.take().unwrap().send(()).unwrap();
+    assert_eq!(text(over_http1).await, "");
+    assert_eq!(text(over_http2).await, "");
+    tokio::time::timeout(Duration::from_secs(5), running.server).await.unwrap().unwrap();
 }
 
 #[tokio::test]

@@ -103,7 +103,7 @@ fn a_damaged_byte_in_the_journal_is_refused_or_cut_off_with_the_last_group() {
     let last = *states.keys().last().unwrap();
     let mut cut = 0;
     for offset in 0..whole.len() {
-        for flip in [0x01, 0x80, 0xff] {
+        for flip in [0x01, 0xff] {
             let mut bytes = whole.clone();
             bytes[offset] ^= flip;
             files.insert(path.clone(), bytes);

@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 use shoal_objects::Map;
 
 use super::cpu_metric;
-use crate::kinds::access::{child_mut, existing_mut, field, int_at, object_at, remove, set, str_at};
+use crate::kinds::access::{
+    child_mut, existing_mut, field, int_at, object_at, remove, set, set_default, str_at,
+};
 
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
@@ -132,6 +134,9 @@ pub fn v1_to_v2(autoscaler: &mut Value) {
     let conditions = take_list(autoscaler, CONDITIONS);
     drop_empty_annotations(autoscaler);
     let Some(status) = existing_mut(autoscaler, "status") else { return };
+    if int_at(status, "currentReplicas") == Some(0) {
+        remove(status, "currentReplicas");
+    }
     let cpu = remove(status, "currentCPUUtilizationPercentage");
     if !current.is_empty() {
         let current: Vec<Value> = current.iter().map(|m| metric_to_v2(m, &STATUS_FIELDS)).collect();
@@ -173,6 +178,8 @@ pub fn v2_to_v1(autoscaler: &mut Value) {
         annotate(autoscaler, BEHAVIOR, &with_keys(behavior, &upper_first));
     }
     let Some(status) = existing_mut(autoscaler, "status") else { return };
+    set_default(status, "currentReplicas", 0);
+    set_default(status, "desiredReplicas", 0);
     let current = remove(status, "currentMetrics").and_then(|c| c.as_array().cloned()).unwrap_or_default();
     let conditions = remove(status, "conditions").filter(|c| c.as_array().is_some_and(|c| !c.is_empty()));
     if let Some(cpu) = current.iter().find_map(|metric| cpu_utilization(metric, "current")) {

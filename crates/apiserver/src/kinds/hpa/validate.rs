@@ -1,9 +1,9 @@
 //! What is wrong with an autoscaler (v2).
 
 use serde_json::json;
-use shoal_objects::{Errors, Map, Path, Value, names};
+use shoal_objects::{Errors, Path, Value, names};
 
-use crate::kinds::access::{field, int_at, list_at, str_at};
+use crate::kinds::access::{field, int_at, list_at, part, str_at};
 use crate::kinds::checks;
 use crate::kinds::pod::quantity_sign;
 
@@ -13,8 +13,7 @@ const MAX_PERIOD_SECONDS: i64 = 1800;
 
 /// Checks an autoscaler.
 pub fn validate(autoscaler: &Value, errors: &mut Errors) {
-    let empty = Value::Object(Map::new());
-    let spec = field(autoscaler, "spec").unwrap_or(&empty);
+    let spec = part(autoscaler, "spec");
     let path = Path::new("spec");
     let minimum = int_at(spec, "minReplicas");
     if let Some(n) = minimum.filter(|n| *n < 1) {
@@ -30,7 +29,7 @@ pub fn validate(autoscaler: &Value, errors: &mut Errors) {
         let detail = "must be greater than or equal to `minReplicas`";
         errors.invalid(&path.child("maxReplicas"), &json!(maximum), detail);
     }
-    let target = field(spec, "scaleTargetRef").unwrap_or(&empty);
+    let target = part(spec, "scaleTargetRef");
     validate_reference(target, &path.child("scaleTargetRef"), errors);
     let metrics = path.child("metrics");
     for (i, metric) in list_at(spec, "metrics").iter().enumerate() {
@@ -95,11 +94,10 @@ fn validate_metric(metric: &Value, path: &Path<'_>, errors: &mut Errors) {
 }
 
 fn validate_source(kind: &str, source: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let none = Value::Null;
-    let target = field(source, "target").unwrap_or(&none);
+    let target = part(source, "target");
     let target_path = path.child("target");
     if kind == "object" {
-        let object = field(source, "describedObject").unwrap_or(&none);
+        let object = part(source, "describedObject");
         checks::required_text(
             object,
             "kind",

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use shoal_objects::{Errors, Map, Path, Timestamp, meta};
 
-use crate::kinds::access::{child_mut, field, list_at, list_mut, object_at, set, set_default, str_at};
+use crate::kinds::access::{child_mut, field, list_at, list_mut, object_at, part, set, set_default, str_at};
 
 /// Why a pod was not bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,8 +16,7 @@ pub enum BindError {
 
 /// Puts the pod on the node that the binding names and marks it scheduled.
 pub fn bind(pod: &mut Value, binding: &Value, now: Timestamp) -> Result<(), BindError> {
-    let none = Value::Null;
-    let target = field(binding, "target").unwrap_or(&none);
+    let target = part(binding, "target");
     let path = Path::new("target");
     let mut errors = Errors::new();
     let kind = str_at(target, "kind");

@@ -1,14 +1,16 @@
 //! What Kubernetes fills in for pods and pod templates.
 
 use serde_json::json;
+use shoal_objects::quantity::Quantity;
 use shoal_objects::{Map, Value};
 
-use super::resources::round_up_to_milli;
+use super::resources::{container_requests, is_pod_level};
 use super::volumes::default_volume;
 use crate::kinds::access::{
-    bool_at, child_mut, existing_mut, field, int_at, list_at, list_mut, set, set_default, set_default_str,
-    str_at,
+    bool_at, child_mut, existing_mut, field, int_at, is_set, list_at, list_mut, set, set_default,
+    set_default_str, str_at,
 };
+use crate::kinds::resource_lists::{self, round_up};
 
 /// The lists of a pod spec that hold containers.
 pub const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
@@ -53,9 +55,7 @@ pub fn default_pod_spec(spec: &mut Value) {
     set_default(spec, "terminationGracePeriodSeconds", 30);
     set_default_str(spec, "schedulerName", "default-scheduler");
     default_service_account(spec);
-    if let Some(overhead) = existing_mut(spec, "overhead") {
-        round_up_to_milli(overhead);
-    }
+    round_up(spec, "overhead");
     if let Some(resources) = existing_mut(spec, "resources") {
         round_requirements(resources);
     }
@@ -169,11 +169,8 @@ fn default_http_get(get: &mut Value) {
 }
 
 fn round_requirements(resources: &mut Value) {
-    for list in ["limits", "requests"] {
-        if let Some(list) = existing_mut(resources, list) {
-            round_up_to_milli(list);
-        }
-    }
+    round_up(resources, "limits");
+    round_up(resources, "requests");
 }
 
 /// A limit without a request is also the request.
@@ -186,18 +183,17 @@ fn requests_from_limits(resources: &mut Value) {
     }
 }
 
-/// Pod-level requests: what the containers ask for in sum, else the pod-level limit.
+/// Pod-level requests: what the containers ask for together, else the pod-level limit.
 fn default_pod_level_requests(spec: &mut Value) {
-    let Some(limits) =
-        field(spec, "resources").and_then(|r| field(r, "limits")).and_then(Value::as_object).cloned()
+    let Some(resources) = field(spec, "resources").filter(|r| is_set(r, "limits") || is_set(r, "requests"))
     else {
         return;
     };
-    let sums = super::resources::container_requests(spec);
+    let limits = resource_lists::amounts(resources, "limits").map(|(name, limit)| (name.clone(), limit));
+    let wanted: Vec<(String, Quantity)> = container_requests(spec).into_iter().chain(limits).collect();
     if let Some(requests) = child_mut(spec, "resources").and_then(|r| child_mut(r, "requests")) {
-        for (name, limit) in limits {
-            let request = sums.get(&name).map_or(limit, |sum| json!(sum.to_string()));
-            set_default(requests, &name, request);
+        for (name, amount) in wanted.iter().filter(|(name, _)| is_pod_level(name)) {
+            set_default(requests, name, amount.to_string());
         }
     }
 }

@@ -10,25 +10,29 @@ mod qos;
 mod resources;
 mod scheduling;
 mod security;
+mod status;
 #[cfg(test)]
 mod tests;
 mod update;
 pub mod validate;
 mod volumes;
+pub mod warnings;
 
 use serde_json::{Value, json};
 use shoal_objects::Map;
 
 pub use binding::{BindError, bind};
 pub use qos::qos_class;
-pub use resources::{quantity_sign, round_up_to_milli};
-pub use scheduling::validate_node_selector;
+pub use resources::quantity_sign;
+pub use scheduling::{validate_node_selector, validate_tolerations};
 pub use update::{
     prepare_ephemeral_containers, prepare_resize, validate_ephemeral_containers_update, validate_resize,
 };
 
 use super::Rules;
-use crate::kinds::access::{child_mut, existing_mut, field, list_at, list_mut, set, set_default, str_at};
+use crate::kinds::access::{
+    child_mut, existing_mut, field, list_at, list_mut, part, set, set_default, str_at,
+};
 
 /// The rules of Pod.
 pub const RULES: Rules = Rules {
@@ -37,13 +41,14 @@ pub const RULES: Rules = Rules {
     prepare_status,
     validate: validate::validate_pod,
     validate_update: update::validate_pod_update,
+    validate_status: status::validate_pod_status,
+    warnings: warnings::of_pod,
     ..Rules::NONE
 };
 
 /// A new pod is pending; its quality-of-service class is fixed now.
 fn prepare_create(pod: &mut Value) {
-    let none = Value::Null;
-    let class = qos_class(field(pod, "spec").unwrap_or(&none));
+    let class = qos_class(part(pod, "spec"));
     let mut status = json!({"phase": "Pending", "qosClass": class});
     let gated = field(pod, "spec").is_some_and(|spec| !list_at(spec, "schedulingGates").is_empty());
     if gated {

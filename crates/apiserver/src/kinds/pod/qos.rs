@@ -3,17 +3,16 @@
 use shoal_objects::Value;
 
 use super::resources::{Amounts, amounts};
-use crate::kinds::access::{field, list_at};
+use crate::kinds::access::{field, list_at, part};
 
 /// `Guaranteed`, `Burstable` or `BestEffort`, from cpu and memory of the pod or of all its containers.
 pub fn qos_class(spec: &Value) -> &'static str {
-    let none = Value::Null;
     let resources: Vec<&Value> = match field(spec, "resources") {
         Some(pod_level) => vec![pod_level],
         None => list_at(spec, "containers")
             .iter()
             .chain(list_at(spec, "initContainers"))
-            .map(|container| field(container, "resources").unwrap_or(&none))
+            .map(|container| part(container, "resources"))
             .collect(),
     };
     let mut anything = false;

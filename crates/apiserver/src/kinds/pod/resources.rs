@@ -4,27 +4,13 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use shoal_objects::quantity::Quantity;
-use shoal_objects::{Errors, Path, Value, names};
+use shoal_objects::{Errors, Path, Value};
 
-use crate::kinds::access::{entries_at, field, list_at, str_at};
-use crate::kinds::checks;
+use crate::kinds::access::{entries_at, field, list_at, part, str_at};
+use crate::kinds::resource_lists::{self, is_overcommit_allowed, validate_amount, validate_container_name};
 
 /// Amounts by resource name.
 pub type Amounts = BTreeMap<String, Quantity>;
-
-/// Nothing finer than a thousandth is kept in a resource list.
-pub fn round_up_to_milli(list: &mut Value) {
-    let Some(list) = list.as_object_mut() else { return };
-    for amount in list.values_mut() {
-        if let Ok(mut quantity) = Quantity::from_json(amount) {
-            let before = quantity.clone();
-            quantity.round_up(-3);
-            if quantity != before {
-                *amount = Value::String(quantity.to_string());
-            }
-        }
-    }
-}
 
 /// -1, 0 or 1; what does not parse counts as nothing.
 pub fn quantity_sign(v: &Value) -> i32 {
@@ -37,21 +23,20 @@ pub fn quantity_sign(v: &Value) -> i32 {
 
 /// A resource list of `resources` (`requests` or `limits`) as amounts.
 pub fn amounts(resources: &Value, list: &str) -> Amounts {
-    entries_at(resources, list).filter_map(|(k, v)| Some((k.clone(), Quantity::from_json(v).ok()?))).collect()
+    resource_lists::amounts(resources, list).map(|(name, amount)| (name.clone(), amount)).collect()
 }
 
 /// What the containers of a pod ask for together: containers and sidecars add up, ordinary init containers run one
 /// at a time beside the sidecars started before them.
 pub fn container_requests(spec: &Value) -> Amounts {
     let mut sum = Amounts::new();
-    let none = Value::Null;
     for container in list_at(spec, "containers") {
-        add(&mut sum, &amounts(field(container, "resources").unwrap_or(&none), "requests"));
+        add(&mut sum, &amounts(part(container, "resources"), "requests"));
     }
     let mut sidecars = Amounts::new();
     let mut peak = Amounts::new();
     for container in list_at(spec, "initContainers") {
-        let mut requests = amounts(field(container, "resources").unwrap_or(&none), "requests");
+        let mut requests = amounts(part(container, "resources"), "requests");
         if str_at(container, "restartPolicy") == "Always" {
             add(&mut sum, &requests);
             add(&mut sidecars, &requests);
@@ -84,18 +69,9 @@ fn is_huge_page(name: &str) -> bool {
     name.starts_with("hugepages-")
 }
 
-fn is_native(name: &str) -> bool {
-    !name.contains('/') || name.contains("kubernetes.io/")
-}
-
-fn overcommit_allowed(name: &str) -> bool {
-    is_native(name) && !is_huge_page(name)
-}
-
-fn is_extended(name: &str) -> bool {
-    !is_native(name)
-        && !name.starts_with("requests.")
-        && names::qualified_name(&format!("requests.{name}")).is_empty()
+/// Whether a whole pod, not only a container, can ask for it.
+pub fn is_pod_level(name: &str) -> bool {
+    matches!(name, "cpu" | "memory") || is_huge_page(name)
 }
 
 /// Checks the `resources` of a container.
@@ -109,12 +85,12 @@ pub fn validate_container_resources(
     let requests_path = path.child("requests");
     let limits = amounts(resources, "limits");
     for (name, amount) in &limits {
-        validate_amount(name, amount, &limits_path.key(name), errors);
+        validate_container_amount(name, amount, &limits_path.key(name), errors);
     }
     let requests = amounts(resources, "requests");
     for (name, amount) in &requests {
-        validate_amount(name, amount, &requests_path.key(name), errors);
-        let overcommit = overcommit_allowed(name);
+        validate_container_amount(name, amount, &requests_path.key(name), errors);
+        let overcommit = is_overcommit_allowed(name);
         match limits.get(name) {
             Some(limit) if !overcommit && amount != limit => {
                 let detail = format!("must be equal to {name} limit of {limit}");
@@ -138,23 +114,9 @@ pub fn validate_container_resources(
     validate_claims(resources, claims, path, errors);
 }
 
-fn validate_amount(name: &str, amount: &Quantity, path: &Path<'_>, errors: &mut Errors) {
-    let malformed = names::qualified_name(name);
-    if !malformed.is_empty() {
-        checks::text(errors, path, name, malformed);
-    } else if !name.contains('/') {
-        if !matches!(name, "cpu" | "memory" | "ephemeral-storage") && !is_huge_page(name) {
-            errors.invalid_str(path, name, "must be a standard resource for containers");
-        }
-    } else if !is_native(name) && !is_extended(name) {
-        errors.invalid_str(path, name, "doesn't follow extended resource name standard");
-    }
-    if amount.is_negative() {
-        errors.invalid_str(path, &amount.to_string(), checks::NOT_NEGATIVE);
-    }
-    if is_extended(name) && amount.milli_value() % 1000 != 0 {
-        errors.invalid_str(path, &amount.to_string(), "must be an integer");
-    }
+fn validate_container_amount(name: &str, amount: &Quantity, path: &Path<'_>, errors: &mut Errors) {
+    validate_container_name(name, path, errors);
+    validate_amount(name, amount, path, errors);
 }
 
 fn validate_claims(resources: &Value, known: &[&str], path: &Path<'_>, errors: &mut Errors) {
@@ -184,7 +146,7 @@ pub fn validate_pod_resources(spec: &Value, path: &Path<'_>, errors: &mut Errors
     for list in ["limits", "requests"] {
         let path = path.child(list);
         for (name, _) in entries_at(resources, list) {
-            if !matches!(name.as_str(), "cpu" | "memory") && !is_huge_page(name) {
+            if !is_pod_level(name) {
                 errors.not_supported(&path.key(name), name, &["cpu", "memory", "hugepages-"]);
             }
         }

@@ -3,15 +3,14 @@
 use serde_json::json;
 use shoal_objects::{Errors, Path, Value, names};
 
-use crate::kinds::access::{at, bool_at, field, int_at, list_at, str_at};
+use crate::kinds::access::{at, bool_at, field, int_at, list_at, part, str_at};
 use crate::kinds::checks;
 
 const PROFILE_TYPES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
 
 /// Checks `spec.securityContext` and the host namespaces of a pod. Templates may leave host ports to the pod.
 pub fn validate_pod_security(spec: &Value, is_pod: bool, path: &Path<'_>, errors: &mut Errors) {
-    let none = Value::Null;
-    let context = field(spec, "securityContext").unwrap_or(&none);
+    let context = part(spec, "securityContext");
     if bool_at(spec, "hostNetwork") {
         validate_host_ports(spec, is_pod, path, errors);
     }

@@ -381,3 +381,44 @@ fn a_resize_changes_cpu_and_memory_within_the_class() {
     let fields: Vec<&str> = errors.0.iter().map(|e| e.field.as_str()).collect();
     assert_eq!(fields, ["spec", "spec.containers[0].resources.requests"]);
 }
+
+#[test]
+fn a_container_that_ended_for_good_does_not_run_again() {
+    let old = |restart: &str, code: i64| {
+        let mut pod = create(RULES, &one_container(json!({"restartPolicy": restart}))).0;
+        pod["status"]["containerStatuses"] =
+            json!([{"name": "app", "state": {"terminated": {"exitCode": code}}}]);
+        pod
+    };
+    let restart = |old: Value| {
+        let mut new = old.clone();
+        new["status"]["containerStatuses"] = json!([{"name": "app", "state": {"running": {}}}]);
+        let mut errors = Errors::new();
+        (RULES.validate_status)(&new, &old, &mut errors);
+        errors.to_string()
+    };
+    let refused =
+        "status.containerStatuses[0].state: Forbidden: may not be transitioned to non-terminated state";
+    assert_eq!(restart(old("Never", 0)), refused);
+    assert_eq!(restart(old("OnFailure", 0)), refused);
+    assert_eq!(restart(old("OnFailure", 1)), "[]");
+    assert_eq!(restart(old("Always", 0)), "[]");
+}
+
+#[test]
+fn a_pod_with_resources_of_its_own_asks_for_what_its_containers_need() {
+    let made = create(
+        RULES,
+        &pod(json!({
+            "resources": {"limits": {"cpu": "4", "memory": "1Gi"}},
+            "containers": [
+                {"name": "a", "image": "x:1", "resources": {"requests": {"cpu": "500m"}}},
+                {"name": "b", "image": "x:1", "resources": {"requests": {"cpu": "1"}}},
+            ],
+            "initContainers": [{"name": "i", "image": "x:1", "resources": {"requests": {"cpu": "1"}}}],
+        })),
+    );
+    assert!(made.1.is_empty(), "{}", made.1);
+    assert_eq!(made.0["spec"]["resources"]["requests"], json!({"cpu": "1500m", "memory": "1Gi"}));
+    assert_eq!(made.0["status"]["qosClass"], "Burstable");
+}

@@ -8,7 +8,7 @@ use super::qos::qos_class;
 use super::scheduling::validate_tolerations;
 use super::volumes::validate_volumes;
 use crate::kinds::access::{
-    carry_over, child_mut, existing_mut, field, int_at, list_at, list_mut, remove, set, str_at,
+    carry_over, child_mut, existing_mut, field, int_at, list_at, list_mut, part, remove, set, str_at,
 };
 
 const UPDATABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
@@ -17,8 +17,10 @@ tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it
 
 /// Checks the change of a pod.
 pub fn validate_pod_update(new: &Value, old: &Value, errors: &mut Errors) {
-    let none = json!({});
-    let (new, old) = (field(new, "spec").unwrap_or(&none), field(old, "spec").unwrap_or(&none));
+    let (new, old) = (part(new, "spec"), part(old, "spec"));
+    if new == old {
+        return;
+    }
     let path = Path::new("spec");
     for list in ["containers", "initContainers"] {
         if list_at(new, list).len() != list_at(old, list).len() {
@@ -179,8 +181,7 @@ pub fn prepare_ephemeral_containers(new: &mut Value, old: &Value) {
 
 /// `ephemeralcontainers`: they can be added, never changed or removed.
 pub fn validate_ephemeral_containers_update(new: &Value, old: &Value, errors: &mut Errors) {
-    let none = json!({});
-    let (new, old) = (field(new, "spec").unwrap_or(&none), field(old, "spec").unwrap_or(&none));
+    let (new, old) = (part(new, "spec"), part(old, "spec"));
     let path = Path::new("spec");
     let list = path.child("ephemeralContainers");
     let volumes = validate_volumes(new, &path.child("volumes"), &mut Errors::new());
@@ -222,8 +223,7 @@ pub fn prepare_resize(new: &mut Value, old: &Value) {
 
 /// `resize`: cpu and memory may change, as long as the class of the pod does not.
 pub fn validate_resize(new: &Value, old: &Value, errors: &mut Errors) {
-    let none = json!({});
-    let (new, old) = (field(new, "spec").unwrap_or(&none), field(old, "spec").unwrap_or(&none));
+    let (new, old) = (part(new, "spec"), part(old, "spec"));
     let path = Path::new("spec");
     if qos_class(new) != qos_class(old) {
         let detail = "Pod QOS Class may not change as a result of resizing";

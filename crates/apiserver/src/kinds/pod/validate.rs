@@ -10,7 +10,7 @@ use super::resources::validate_pod_resources;
 use super::scheduling::{validate_affinity, validate_gates, validate_spread, validate_tolerations};
 use super::security::validate_pod_security;
 use super::volumes::validate_volumes;
-use crate::kinds::access::{field, is_set, list_at, object_at, str_at};
+use crate::kinds::access::{field, is_set, list_at, object_at, part, str_at};
 use crate::kinds::checks;
 
 const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
@@ -18,8 +18,7 @@ const DNS_POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Def
 
 /// Checks a Pod.
 pub fn validate_pod(pod: &Value, errors: &mut Errors) {
-    let none = Value::Null;
-    let spec = field(pod, "spec").unwrap_or(&none);
+    let spec = part(pod, "spec");
     let path = Path::new("spec");
     validate_spec(spec, true, &path, errors);
     if str_at(spec, "serviceAccountName").is_empty() {
@@ -34,8 +33,7 @@ pub fn validate_pod(pod: &Value, errors: &mut Errors) {
 
 /// Checks what only matters when a Pod is created, besides [`validate_pod`].
 pub fn validate_pod_create(pod: &Value, errors: &mut Errors) {
-    let none = Value::Null;
-    let spec = field(pod, "spec").unwrap_or(&none);
+    let spec = part(pod, "spec");
     let path = Path::new("spec");
     if is_set(spec, "ephemeralContainers") {
         errors.forbidden(&path.child("ephemeralContainers"), "cannot be set on create");
@@ -66,8 +64,7 @@ fn forbid_tokens(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
 /// Checks a pod template: `metadata` and `spec`.
 pub fn validate_template(template: &Value, path: &Path<'_>, errors: &mut Errors) {
     validate_template_metadata(template, path, errors);
-    let none = Value::Null;
-    let spec = field(template, "spec").unwrap_or(&none);
+    let spec = part(template, "spec");
     validate_spec(spec, false, &path.child("spec"), errors);
     if is_set(spec, "ephemeralContainers") {
         let detail = "ephemeral containers not allowed in pod template";

@@ -8,10 +8,10 @@ use shoal_objects::{Errors, Map, Path, Value, names};
 use super::defaults::pull_policy;
 use super::resources::quantity_sign;
 use crate::kinds::access::{
-    at, child_mut, existing_mut, field, int_at, is_set, list_at, list_mut, object_at, set_default,
+    child_mut, existing_mut, field, int_at, is_set, list_at, list_mut, object_at, part, set_default,
     set_default_str, str_at,
 };
-use crate::kinds::checks;
+use crate::kinds::{checks, claim};
 
 /// Permission bits of files made from an object, 0644.
 const DEFAULT_MODE: i64 = 0o644;
@@ -51,8 +51,7 @@ pub fn default_volume(volume: &mut Value) {
     {
         child_mut(template, "metadata");
         if let Some(spec) = child_mut(template, "spec") {
-            set_default(spec, "volumeMode", "Filesystem");
-            child_mut(spec, "resources");
+            claim::default_spec(spec);
         }
     }
     default_network_volume(volume);
@@ -400,11 +399,6 @@ fn ephemeral(source: &Value, path: &Path<'_>, errors: &mut Errors) {
             errors.forbidden(&path.child("metadata").child(name), "cannot be set for an ephemeral volume");
         }
     }
-    let spec = path.child("spec");
-    if at(template, &["spec", "accessModes"]).and_then(Value::as_array).is_none_or(Vec::is_empty) {
-        errors.required(&spec.child("accessModes"), "at least 1 access mode is required");
-    }
-    if at(template, &["spec", "resources", "requests", "storage"]).is_none() {
-        errors.required(&spec.child("resources").key("storage"), "");
-    }
+    let spec = part(template, "spec");
+    claim::validate_spec(spec, &path.child("spec"), errors);
 }

@@ -1,0 +1,72 @@
+//! `cargo xtask bench`: measures release builds and compares with the goals.
+
+mod apiserver;
+mod bodies;
+mod client;
+mod create;
+mod process;
+mod report;
+mod watch;
+
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+
+use crate::workspace::{Profile, Workspace};
+
+/// What to measure.
+#[derive(clap::Args)]
+pub struct Options {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// The API server, over real TLS sockets, from a second process.
+    Apiserver(Settings),
+}
+
+/// How to measure.
+#[derive(clap::Args)]
+struct Settings {
+    /// Fewer and smaller runs: a first look, not a result. Rows that depend on the size are not judged.
+    #[arg(long)]
+    quick: bool,
+    /// Also write the rows as JSON to this file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// HTTP/2 connections that the 64 workers share (client-go uses one).
+    #[arg(long, default_value_t = 4)]
+    connections: usize,
+    /// Measure this `shoal` instead of building one, for example an older release.
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
+    /// Measure only these parts, comma-separated.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<apiserver::Part>,
+}
+
+/// Builds in release mode, continues there, and measures.
+pub fn run(options: &Options) -> Result<()> {
+    let workspace = Workspace::load()?;
+    if cfg!(debug_assertions) {
+        return continue_in_release(&workspace);
+    }
+    let What::Apiserver(settings) = &options.what;
+    let binary = match &settings.binary {
+        Some(binary) => binary.clone(),
+        None => workspace.build("shoal", Profile::Release)?,
+    };
+    // One thread: the client shares the machine with the server it measures.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(apiserver::run(&workspace, binary, settings))
+}
+
+/// A debug client would be slower than the server it measures.
+fn continue_in_release(workspace: &Workspace) -> Result<()> {
+    let binary = workspace.build("xtask", Profile::Release)?;
+    let error = std::process::Command::new(&binary).args(std::env::args_os().skip(1)).exec();
+    Err(error).with_context(|| format!("running {}", binary.display()))
+}

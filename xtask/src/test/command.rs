@@ -1,0 +1,111 @@
+//! A child process whose output is shown as it comes, and whose summary is counted.
+
+use std::fmt;
+use std::io::{BufRead, BufReader, Read};
+use std::ops::AddAssign;
+use std::process::{Command, Stdio};
+use std::thread;
+
+use anyhow::{Context, Result};
+
+/// How many tests passed and failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Passed.
+    pub passed: u64,
+    /// Failed, for whatever reason.
+    pub failed: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} passed, {} failed", self.passed, self.failed)
+    }
+}
+
+/// Runs the command, shows its output and adds up the summaries in it.
+pub fn run_counted(command: &mut Command) -> Result<Counts> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let name = command.get_program().to_string_lossy().into_owned();
+    let mut child = command.spawn().with_context(|| format!("starting {name}"))?;
+    let readers = [child.stdout.take().map(follow), child.stderr.take().map(follow)];
+    let status = child.wait().with_context(|| format!("waiting for {name}"))?;
+    let mut counts = Counts::default();
+    for reader in readers.into_iter().flatten() {
+        counts += reader.join().unwrap_or_default();
+    }
+    if !status.success() && counts.failed == 0 {
+        println!("    {name} ended with {status}");
+        counts.failed = 1;
+    }
+    Ok(counts)
+}
+
+fn follow(stream: impl Read + Send + 'static) -> thread::JoinHandle<Counts> {
+    thread::spawn(move || {
+        let mut counts = Counts::default();
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            println!("{line}");
+            counts += summary(&line).unwrap_or_default();
+        }
+        counts
+    })
+}
+
+/// The counts in a summary line of nextest, of cargo's own test runner, or of the oracle's checker.
+fn summary(line: &str) -> Option<Counts> {
+    let line = line.trim();
+    let rest = if let Some(rest) = line.strip_prefix("test result:") {
+        rest
+    } else if line.starts_with("Summary [") {
+        line.split_once(" run: ")?.1
+    } else if line.ends_with(" failed") && line.starts_with(|first: char| first.is_ascii_digit()) {
+        line
+    } else {
+        return None;
+    };
+    let words: Vec<&str> = rest.split([' ', ',', ';', '(']).filter(|word| !word.is_empty()).collect();
+    let mut counts = Counts::default();
+    for pair in words.windows(2) {
+        if let Ok(number) = pair[0].parse::<u64>() {
+            match pair[1] {
+                "passed" => counts.passed += number,
+                "failed" | "timed" | "exec" => counts.failed += number,
+                _ => {}
+            }
+        }
+    }
+    Some(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Counts, summary};
+
+    #[test]
+    fn every_runner_s_summary_is_understood() {
+        let check =
+            |line, passed, failed| assert_eq!(summary(line), Some(Counts { passed, failed }), "{line}");
+        check("     Summary [   0.012s] 5 tests run: 4 passed (1 slow), 1 failed, 0 skipped", 4, 1);
+        check("     Summary [   1.2s] 1 test run: 1 passed, 0 skipped", 1, 0);
+        check("     Summary [   1.2s] 3 tests run: 1 passed, 1 failed, 1 timed out, 0 skipped", 1, 2);
+        check("test result: FAILED. 5 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out", 5, 2);
+        check("104 passed, 3 failed", 104, 3);
+    }
+
+    #[test]
+    fn other_lines_count_nothing() {
+        for line in
+            ["PASS [ 0.1s] store a_write_that_failed", "FAIL core-create (0.1s)", "error: 2 jobs failed", ""]
+        {
+            assert_eq!(summary(line), None, "{line}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! What people do with kubectl, with the kubeconfig that `shoal up` writes and no further flags.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use super::command::Counts;
+use super::tools::Tools;
+use crate::server::{Mode, Server};
+use crate::workspace::{Profile, Workspace};
+
+/// One use: a claim, the command line, what it reads, and what it must print.
+struct Use {
+    claim: &'static str,
+    arguments: &'static str,
+    input: &'static str,
+    prints: &'static str,
+}
+
+const fn case(
+    claim: &'static str,
+    arguments: &'static str,
+    input: &'static str,
+    prints: &'static str,
+) -> Use {
+    Use { claim, arguments, input, prints }
+}
+
+const CONFIG_MAP: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {colour: blue}
+";
+const CONFIG_MAP_GREEN: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: applied}
+data: {colour: green}
+";
+const CONFIG_MAP_RED: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: applied}
+data: {colour: red}
+";
+
+/// In this order: later ones build on earlier ones.
+const USES: &[Use] = &[
+    case("the server has a version", "version", "", "Server Version: v1.36"),
+    case("the usual namespaces exist", "get namespaces", "", "kube-system"),
+    case("resources are listed", "api-resources", "", "deployments"),
+    case("kinds are explained", "explain pod.spec.containers.image", "", "FIELD: image"),
+    case("an object is created from a file", "create -f -", CONFIG_MAP, "configmap/settings created"),
+    case("creating it again is refused", "create -f -", CONFIG_MAP, "AlreadyExists"),
+    case("an object is shown as YAML", "get configmap settings -o yaml", "", "colour: blue"),
+    case("a deployment is created", "create deployment web --image=nginx", "", "deployment.apps/web created"),
+    case("a deployment is scaled", "scale deployment web --replicas=3", "", "deployment.apps/web scaled"),
+    case("its new size is shown", "get deployment web -o jsonpath={.spec.replicas}", "", "3"),
+    case("a manifest is applied", "apply -f -", CONFIG_MAP_GREEN, "configmap/applied created"),
+    case("applied again it is unchanged", "apply -f -", CONFIG_MAP_GREEN, "configmap/applied unchanged"),
+    case("a changed manifest is applied", "apply -f -", CONFIG_MAP_RED, "configmap/applied configured"),
+    case(
+        "a typo is told",
+        "create -f -",
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: x}, dta: {}}",
+        "unknown field",
+    ),
+    case("an object is edited", "edit configmap settings", "", "configmap/settings edited"),
+    case("the edit is there", "get configmap settings -o jsonpath={.data.colour}", "", "violet"),
+    case(
+        "an object is patched",
+        "patch configmap settings -p {\"data\":{\"size\":\"9\"}}",
+        "",
+        "configmap/settings patched",
+    ),
+    case("an object is labelled", "label configmap settings tier=front", "", "configmap/settings labeled"),
+    case("labels select", "get configmaps -l tier=front -o name", "", "configmap/settings"),
+    case("an object is annotated", "annotate configmap settings note=x", "", "configmap/settings annotated"),
+    case("permissions can be asked for", "auth can-i create pods", "", "yes"),
+    case("an object is deleted", "delete configmap settings", "", "configmap \"settings\" deleted"),
+    case("what is gone is not found", "get configmap settings", "", "configmaps \"settings\" not found"),
+    case("all of a kind is deleted", "delete configmaps --all", "", "configmap \"applied\" deleted"),
+];
+
+/// Runs every use, then one watch.
+pub fn run(workspace: &Workspace, tools: &Tools) -> Result<Counts> {
+    let binary = workspace.build("shoal", Profile::Debug)?;
+    let folder = workspace.target.join("kubectl");
+    let _ = std::fs::remove_dir_all(&folder);
+    let server =
+        Server::start(&binary, Mode::Ephemeral, &folder.join("kubeconfig"), &folder.join("server.log"))?;
+    let kubectl = Kubectl { tools, server: &server, folder: &folder };
+    let mut counts = Counts::default();
+    for one in USES {
+        counts += verdict(one.claim, kubectl.check(one));
+    }
+    counts += verdict("a watch shows what happens", kubectl.check_watch());
+    server.stop()?;
+    Ok(counts)
+}
+
+fn verdict(claim: &str, outcome: Result<()>) -> Counts {
+    match outcome {
+        Ok(()) => {
+            println!("PASS {claim}");
+            Counts { passed: 1, failed: 0 }
+        }
+        Err(error) => {
+            println!("FAIL {claim}\n    {error:#}");
+            Counts { passed: 0, failed: 1 }
+        }
+    }
+}
+
+struct Kubectl<'a> {
+    tools: &'a Tools,
+    server: &'a Server,
+    folder: &'a Path,
+}
+
+impl Kubectl<'_> {
+    /// Words are split at blanks, nothing else: no argument here has one.
+    fn command(&self, arguments: &str) -> Command {
+        let mut command = Command::new("kubectl");
+        command
+            .args(arguments.split(' '))
+            .env("PATH", &self.tools.path)
+            .env("KUBECONFIG", &self.server.kubeconfig)
+            .env("HOME", self.folder)
+            .env("KUBE_EDITOR", "sed -i s/blue/violet/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    fn output(&self, arguments: &str, input: &str) -> Result<Output> {
+        let mut child = self.command(arguments).spawn().context("starting kubectl")?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // A command that does not read its input may be gone before we have written it.
+            let _ = stdin.write_all(input.as_bytes());
+        }
+        child.wait_with_output().context("waiting for kubectl")
+    }
+
+    fn check(&self, one: &Use) -> Result<()> {
+        let output = self.output(one.arguments, one.input)?;
+        let said =
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        if !said.contains(one.prints) {
+            bail!("kubectl {}: expected {:?} in:\n{}", one.arguments, one.prints, said.trim());
+        }
+        Ok(())
+    }
+
+    fn check_watch(&self) -> Result<()> {
+        self.output("create configmap seen-first", "")?;
+        let mut child = self.command("get configmaps --watch -o name").spawn().context("starting kubectl")?;
+        let lines = child.stdout.take().context("no output to read")?;
+        let outcome = self.follow(lines, &mut child);
+        let _ = child.kill();
+        let _ = child.wait();
+        outcome
+    }
+
+    /// kubectl prints what is there first; only then is the second object created.
+    fn follow(&self, lines: ChildStdout, child: &mut Child) -> Result<()> {
+        let mut lines = BufReader::new(lines).lines();
+        let mut await_line = |wanted: &str| -> Result<()> {
+            for line in lines.by_ref() {
+                if line? == wanted {
+                    return Ok(());
+                }
+            }
+            bail!("the watch ended ({:?}) without showing {wanted}", child.try_wait()?)
+        };
+        await_line("configmap/seen-first")?;
+        self.output("create configmap seen-later", "")?;
+        await_line("configmap/seen-later")
+    }
+}

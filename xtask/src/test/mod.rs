@@ -1,0 +1,102 @@
+//! `cargo xtask test`: gets missing tools, then runs every test and counts.
+
+mod command;
+mod kubectl;
+mod oracle;
+mod tools;
+
+use std::time::Instant;
+
+use anyhow::Result;
+
+use crate::workspace::{Workspace, cargo};
+use command::{Counts, run_counted};
+
+/// What to run; everything by default.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Run only these steps, comma-separated.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Step>,
+    /// Check these recorded scenarios or tags only, comma-separated.
+    #[arg(long, value_delimiter = ',')]
+    scenarios: Vec<String>,
+}
+
+/// The steps, in the order in which they run.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Step {
+    /// Unit and integration tests of all crates.
+    Crates,
+    /// Examples in the documentation.
+    Docs,
+    /// Recorded behaviour of a real API server, replayed on `shoal up`, in memory and on disk.
+    Oracle,
+    /// What people do with kubectl, on `shoal up`.
+    Kubectl,
+}
+
+impl Step {
+    const ALL: [Step; 4] = [Step::Crates, Step::Docs, Step::Oracle, Step::Kubectl];
+
+    fn title(self) -> &'static str {
+        match self {
+            Step::Crates => "tests of the crates",
+            Step::Docs => "examples in the documentation",
+            Step::Oracle => "recorded behaviour of a real API server",
+            Step::Kubectl => "everyday use with kubectl",
+        }
+    }
+}
+
+/// Runs the steps; true if nothing failed.
+pub fn run(options: &Options) -> Result<bool> {
+    let workspace = Workspace::load()?;
+    let started = Instant::now();
+    let chosen: Vec<Step> =
+        Step::ALL.into_iter().filter(|step| options.only.is_empty() || options.only.contains(step)).collect();
+    println!("==> tools");
+    let tools = tools::get(&workspace)?;
+    let mut total = Counts::default();
+    let mut failed_steps = Vec::new();
+    for (index, step) in chosen.iter().enumerate() {
+        let began = Instant::now();
+        println!("==> {} ({} of {})", step.title(), index + 1, chosen.len());
+        let outcome = match step {
+            Step::Crates => crates(),
+            Step::Docs => docs(),
+            Step::Oracle => oracle::run(&workspace, &tools, &options.scenarios),
+            Step::Kubectl => kubectl::run(&workspace, &tools),
+        };
+        // A step that could not even run is one failure, and the others still tell what they know.
+        let counts = outcome.unwrap_or_else(|error| {
+            println!("    {error:#}");
+            Counts { passed: 0, failed: 1 }
+        });
+        println!("<== {}: {counts} in {:.1} s", step.title(), began.elapsed().as_secs_f64());
+        if counts.failed > 0 {
+            failed_steps.push(step.title());
+        }
+        total += counts;
+    }
+    println!("all steps: {:.1} s", started.elapsed().as_secs_f64());
+    if !failed_steps.is_empty() {
+        println!("failed: {}", failed_steps.join(", "));
+    }
+    println!("{total}");
+    Ok(total.failed == 0)
+}
+
+fn crates() -> Result<Counts> {
+    let mut command = cargo();
+    if tools::has_nextest() {
+        command.args(["nextest", "run", "--workspace", "--no-fail-fast", "--no-tests", "pass"]);
+    } else {
+        command.args(["test", "--workspace", "--all-targets", "--no-fail-fast"]);
+    }
+    run_counted(&mut command)
+}
+
+fn docs() -> Result<Counts> {
+    run_counted(cargo().args(["test", "--workspace", "--doc", "--no-fail-fast"]))
+}
