@@ -4,6 +4,7 @@ mod bench;
 mod codegen;
 mod kubeconfig;
 mod server;
+mod soak;
 mod test;
 mod tidy;
 mod workspace;
@@ -25,6 +26,8 @@ struct Cli {
 enum Command {
     /// Get missing tools, then run every test.
     Test(test::Options),
+    /// Kill a server again and again while it writes, and look for what is lost.
+    Soak(soak::Options),
     /// Check the shape of the tree: crate arrows, file sizes, docs.
     Tidy,
     /// Write the table of built-in types anew.
@@ -36,6 +39,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Test(options) => test::run(&options),
+        Command::Soak(options) => soak::run(&options),
         Command::Tidy => tidy::run(),
         Command::Codegen => codegen::run().map(|()| true),
         Command::Bench(options) => bench::run(&options).map(|()| true),

@@ -212,7 +212,7 @@ mod tests {
     fn accepted(header: &'static str) -> Result<View, Failure> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, http::HeaderValue::from_static(header));
-        accept(&headers, true).map(|accepted| accepted.view)
+        accept(&headers, false).map(|accepted| accepted.view)
     }
 
     #[test]

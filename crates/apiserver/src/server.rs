@@ -223,7 +223,18 @@ impl Server {
         // Nobody who may not do this has anything read from them.
         let body = read_body(parts, body).await?;
         let headers = &parts.headers;
-        handlers::handle(&Call { server: inner, target, verb, query, headers, body, accepted, user, warnings }).await
+        handlers::handle(&Call {
+            server: inner,
+            target,
+            verb,
+            query,
+            headers,
+            body,
+            accepted,
+            user,
+            warnings,
+        })
+        .await
     }
 
     fn admit(&self, parts: &Parts) -> Outcome<Slot> {
@@ -271,7 +282,9 @@ where
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Failure::too_large(BODY_LIMIT)),
         Ok(Err(error)) => Err(Failure::bad_request(format!("reading the body: {error}"))),
-        Err(_) => Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "Timeout", "the body took too long to arrive")),
+        Err(_) => {
+            Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "Timeout", "the body took too long to arrive"))
+        }
     }
 }
 
@@ -329,7 +342,8 @@ impl Inner {
                 found.map_err(|_| Failure::unauthorized())?
             }
         };
-        let impersonation = impersonation(&parts.headers).map_err(|error| Failure::internal(error.to_string()))?;
+        let impersonation =
+            impersonation(&parts.headers).map_err(|error| Failure::internal(error.to_string()))?;
         let Some(Impersonation { user, needs }) = impersonation else { return Ok(caller) };
         for need in needs {
             let attributes = Attributes {
@@ -433,7 +447,9 @@ fn account_exists(store: Store) -> AccountExists {
         let bound_exists = match bound {
             None => true,
             Some(BoundObject::Pod(pod, _)) => same("pods", &format!("{namespace}/{}", pod.name), pod),
-            Some(BoundObject::Secret(secret)) => same("secrets", &format!("{namespace}/{}", secret.name), secret),
+            Some(BoundObject::Secret(secret)) => {
+                same("secrets", &format!("{namespace}/{}", secret.name), secret)
+            }
             Some(BoundObject::Node(node)) => same("nodes", &node.name, node),
         };
         bound_exists && uid_of("serviceaccounts", &format!("{namespace}/{name}")).as_ref() == Some(uid)

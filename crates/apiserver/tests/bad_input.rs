@@ -11,14 +11,29 @@ fn map(name: &str) -> Value {
 }
 
 /// The request is refused with this code, by a Status, and leaves nothing behind.
-async fn refused(http: &Http, method: &str, path: &str, headers: &[(&str, &str)], body: impl Into<bytes::Bytes>, code: u16) {
+async fn refused(
+    http: &Http,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: impl Into<bytes::Bytes>,
+    code: u16,
+) {
     let before = http.get(MAPS).await.json()["metadata"]["resourceVersion"].clone();
     let answer = http.send(method, path, headers, body).await;
     assert_eq!(answer.status, code, "{method} {path}: {}", String::from_utf8_lossy(&answer.body));
     let status = answer.json();
-    assert_eq!((status["kind"].as_str(), status["status"].as_str()), (Some("Status"), Some("Failure")), "{path}");
+    assert_eq!(
+        (status["kind"].as_str(), status["status"].as_str()),
+        (Some("Status"), Some("Failure")),
+        "{path}"
+    );
     assert_eq!(status["code"], code);
-    assert_eq!(http.get(MAPS).await.json()["metadata"]["resourceVersion"], before, "{method} {path} wrote something");
+    assert_eq!(
+        http.get(MAPS).await.json()["metadata"]["resourceVersion"],
+        before,
+        "{method} {path} wrote something"
+    );
 }
 
 #[tokio::test]
@@ -138,8 +153,9 @@ async fn json_patches_beyond_ten_thousand_operations_are_refused() {
     let http = Cluster::start().await.http();
     http.post(MAPS, &map("a")).await;
     let patch = |n: usize| {
-        let operations: Vec<Value> =
-            (0..n).map(|i| json!({"op": "add", "path": "/metadata/annotations", "value": {"i": i.to_string()}})).collect();
+        let operations: Vec<Value> = (0..n)
+            .map(|i| json!({"op": "add", "path": "/metadata/annotations", "value": {"i": i.to_string()}}))
+            .collect();
         Value::from(operations).to_string()
     };
     let kind = [("content-type", "application/json-patch+json")];
@@ -158,9 +174,9 @@ async fn broken_protobuf_is_refused() {
         b"".to_vec(),
         b"k8s\0".to_vec(),
         b"not protobuf at all".to_vec(),
-        envelope(&[0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f]),                    // a length beyond the end
+        envelope(&[0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f]), // a length beyond the end
         envelope(&[0x0a, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x01]), // an overlong varint
-        envelope(&[0x0b]),                                                   // a group
+        envelope(&[0x0b]),                                                                   // a group
         envelope(&[0x0a, 0x04, 0x0a, 0x02, b'v', b'1', 0x12, 0x02, 0x0a, 0x7f]),
     ];
     for body in bodies {

@@ -7,6 +7,8 @@ use serde_json::Value;
 use shoal_apiserver::access::UserInfo;
 use shoal_apiserver::{Body, Server};
 
+use crate::events::Events;
+
 /// Sends requests as one user.
 #[derive(Clone)]
 pub struct Http {
@@ -31,7 +33,13 @@ impl Http {
     }
 
     /// Sends a request and reads the whole answer.
-    pub async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Answer {
+    pub async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Answer {
         let response = self.open(method, path, headers, body).await;
         let (parts, body) = response.into_parts();
         let body = match body.collect().await {
@@ -62,6 +70,16 @@ impl Http {
             Err(error) => panic!("{method} {path}: {error}"),
         };
         self.server.handle(request).await
+    }
+
+    /// Opens a watch.
+    ///
+    /// # Panics
+    /// When the server does not answer with 200.
+    pub async fn watch(&self, path: &str) -> Events {
+        let response = self.open("GET", path, &[], Bytes::new()).await;
+        assert_eq!(response.status(), StatusCode::OK, "{path}");
+        Events::new(response.into_body())
     }
 
     /// GET

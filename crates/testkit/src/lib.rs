@@ -16,10 +16,12 @@
 //! ```
 
 mod cluster;
+mod events;
 mod http_client;
 mod wait;
 
 pub use cluster::{Builder, Cluster};
+pub use events::{Events, Mirror};
 pub use http_client::{Answer, Http};
 pub use shoal_apiserver::Abilities;
 pub use wait::eventually;

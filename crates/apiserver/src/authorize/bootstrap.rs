@@ -9,29 +9,50 @@ const WRITE: [&str; 5] = ["create", "delete", "deletecollection", "patch", "upda
 pub fn objects() -> Vec<Value> {
     let all = ["*"];
     let mut objects = vec![
-        role("cluster-admin", json!([
-            {"apiGroups": all, "resources": all, "verbs": all}, {"nonResourceURLs": all, "verbs": all},
-        ])),
-        role("system:discovery", json!([{"verbs": ["get"], "nonResourceURLs": [
-            "/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz", "/version", "/version/",
-        ]}])),
-        role("system:public-info-viewer", json!([
-            {"verbs": ["get"], "nonResourceURLs": ["/healthz", "/livez", "/readyz", "/version", "/version/"]},
-        ])),
-        role("system:monitoring", json!([{"verbs": ["get"], "nonResourceURLs": [
-            "/healthz", "/healthz/*", "/livez", "/livez/*", "/metrics", "/metrics/slis", "/readyz", "/readyz/*",
-        ]}])),
-        role("system:basic-user", json!([
-            {"apiGroups": ["authorization.k8s.io"], "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews"], "verbs": ["create"]},
-            {"apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"], "verbs": ["create"]},
-        ])),
-        role("system:service-account-issuer-discovery", json!([
-            {"verbs": ["get"], "nonResourceURLs": ["/.well-known/openid-configuration", "/openid/v1/jwks"]},
-        ])),
-        role("system:auth-delegator", json!([
-            {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
-            {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
-        ])),
+        role(
+            "cluster-admin",
+            json!([
+                {"apiGroups": all, "resources": all, "verbs": all}, {"nonResourceURLs": all, "verbs": all},
+            ]),
+        ),
+        role(
+            "system:discovery",
+            json!([{"verbs": ["get"], "nonResourceURLs": [
+                "/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz", "/version", "/version/",
+            ]}]),
+        ),
+        role(
+            "system:public-info-viewer",
+            json!([
+                {"verbs": ["get"], "nonResourceURLs": ["/healthz", "/livez", "/readyz", "/version", "/version/"]},
+            ]),
+        ),
+        role(
+            "system:monitoring",
+            json!([{"verbs": ["get"], "nonResourceURLs": [
+                "/healthz", "/healthz/*", "/livez", "/livez/*", "/metrics", "/metrics/slis", "/readyz", "/readyz/*",
+            ]}]),
+        ),
+        role(
+            "system:basic-user",
+            json!([
+                {"apiGroups": ["authorization.k8s.io"], "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews"], "verbs": ["create"]},
+                {"apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"], "verbs": ["create"]},
+            ]),
+        ),
+        role(
+            "system:service-account-issuer-discovery",
+            json!([
+                {"verbs": ["get"], "nonResourceURLs": ["/.well-known/openid-configuration", "/openid/v1/jwks"]},
+            ]),
+        ),
+        role(
+            "system:auth-delegator",
+            json!([
+                {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
+                {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
+            ]),
+        ),
         aggregated("admin"),
         aggregated("edit"),
         aggregated("view"),
@@ -41,14 +62,23 @@ pub fn objects() -> Vec<Value> {
         binding("cluster-admin", "cluster-admin", &["system:masters"]),
         binding("system:discovery", "system:discovery", &["system:authenticated"]),
         binding("system:basic-user", "system:basic-user", &["system:authenticated"]),
-        binding("system:public-info-viewer", "system:public-info-viewer", &["system:authenticated", "system:unauthenticated"]),
+        binding(
+            "system:public-info-viewer",
+            "system:public-info-viewer",
+            &["system:authenticated", "system:unauthenticated"],
+        ),
         binding("system:monitoring", "system:monitoring", &["system:monitoring"]),
-        binding("system:service-account-issuer-discovery", "system:service-account-issuer-discovery", &["system:serviceaccounts"]),
+        binding(
+            "system:service-account-issuer-discovery",
+            "system:service-account-issuer-discovery",
+            &["system:serviceaccounts"],
+        ),
     ];
     // What may be edited may be administered, what may be viewed may be edited.
     for (name, into) in [("system:aggregate-to-edit", "admin"), ("system:aggregate-to-view", "edit")] {
         for object in objects.iter_mut().filter(|o| o["metadata"]["name"] == name) {
-            object["metadata"]["labels"][format!("rbac.authorization.k8s.io/aggregate-to-{into}")] = "true".into();
+            object["metadata"]["labels"][format!("rbac.authorization.k8s.io/aggregate-to-{into}")] =
+                "true".into();
         }
     }
     for object in objects.iter_mut().filter(|o| o["metadata"]["name"] == "system:aggregate-to-view") {
@@ -65,7 +95,9 @@ fn metadata(name: &str) -> Value {
 }
 
 fn role(name: &str, rules: Value) -> Value {
-    json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": metadata(name), "rules": rules})
+    let mut role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": metadata(name)});
+    role["rules"] = rules;
+    role
 }
 
 fn part(name: &str, into: &str, rules: Value) -> Value {

@@ -70,7 +70,9 @@ impl Policy {
                 let mut rules: Vec<Rule> = Vec::new();
                 for selector in selectors.into_iter().flatten() {
                     let Ok(selector) = LabelSelector::from_object(Some(selector)) else { continue };
-                    for part in all.iter().filter(|r| meta::name(r) != meta::name(role) && selector.matches_object(r)) {
+                    for part in
+                        all.iter().filter(|r| meta::name(r) != meta::name(role) && selector.matches_object(r))
+                    {
                         let key = (String::new(), meta::name(part).to_owned());
                         rules.extend(self.roles.get(&key).cloned().unwrap_or_default());
                     }
@@ -120,7 +122,8 @@ fn subject(subject: &Value, binding_namespace: &str) -> Option<Subject> {
         "User" => Some(Subject::User(name)),
         "Group" => Some(Subject::Group(name)),
         "ServiceAccount" => {
-            let namespace = subject["namespace"].as_str().filter(|n| !n.is_empty()).unwrap_or(binding_namespace);
+            let namespace =
+                subject["namespace"].as_str().filter(|n| !n.is_empty()).unwrap_or(binding_namespace);
             let user = crate::access::tokens::service_account_username(namespace, &name);
             (!namespace.is_empty()).then_some(Subject::User(user))
         }

@@ -103,8 +103,12 @@ impl Rule {
             }
             for group in &self.groups {
                 for resource in &self.resources {
-                    let base =
-                        Rule { verbs: one(verb), groups: one(group), resources: one(resource), ..Rule::default() };
+                    let base = Rule {
+                        verbs: one(verb),
+                        groups: one(group),
+                        resources: one(resource),
+                        ..Rule::default()
+                    };
                     if self.names.is_empty() {
                         parts.push(base);
                     } else {
@@ -162,12 +166,24 @@ mod tests {
 
     fn rule(verbs: &[&str], groups: &[&str], resources: &[&str], names: &[&str]) -> Rule {
         let own = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect();
-        Rule { verbs: own(verbs), groups: own(groups), resources: own(resources), names: own(names), paths: vec![] }
+        Rule {
+            verbs: own(verbs),
+            groups: own(groups),
+            resources: own(resources),
+            names: own(names),
+            paths: vec![],
+        }
     }
 
     fn ask(verb: &str, resource: &str, subresource: &str, name: &str) -> Attributes {
         let own = str::to_owned;
-        Attributes { verb: own(verb), resource: own(resource), subresource: own(subresource), name: own(name), ..Attributes::default() }
+        Attributes {
+            verb: own(verb),
+            resource: own(resource),
+            subresource: own(subresource),
+            name: own(name),
+            ..Attributes::default()
+        }
     }
 
     #[test]
@@ -201,7 +217,10 @@ mod tests {
         assert!(covers(&held, &[rule(&["get"], &[""], &["secrets"], &["one"])]));
         assert!(!covers(&held, &[rule(&["list"], &[""], &["secrets"], &[])]));
         assert!(!covers(&held, &[rule(&["*"], &[""], &["pods"], &[])]));
-        assert!(!covers(&[rule(&["get"], &[""], &["secrets"], &["one"])], &[rule(&["get"], &[""], &["secrets"], &[])]));
+        assert!(!covers(
+            &[rule(&["get"], &[""], &["secrets"], &["one"])],
+            &[rule(&["get"], &[""], &["secrets"], &[])]
+        ));
         assert!(covers(&Rule::everything(), &[rule(&["*"], &["*"], &["*"], &[])]));
     }
 }

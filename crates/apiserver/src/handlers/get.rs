@@ -20,7 +20,8 @@ pub async fn get(call: &Call<'_>) -> Outcome<Reply> {
                  strconv.ParseUint: parsing {version:?}: invalid syntax"
             ))
         })?;
-        if asked > store.revision() && tokio::time::timeout(FUTURE_WAIT, store.wait_for(asked)).await.is_err() {
+        if asked > store.revision() && tokio::time::timeout(FUTURE_WAIT, store.wait_for(asked)).await.is_err()
+        {
             return Err(Failure::too_large_resource_version(asked, store.revision()));
         }
         if asked == 0

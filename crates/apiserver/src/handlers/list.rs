@@ -85,7 +85,11 @@ pub async fn list(call: &Call<'_>) -> Outcome<Reply> {
         item.remove("apiVersion");
     }
     let kind = format!("{}List", resource.kind);
-    reply(call, 200, &json!({"kind": kind, "apiVersion": &*resource.api_version, "metadata": metadata, "items": items}))
+    reply(
+        call,
+        200,
+        &json!({"kind": kind, "apiVersion": &*resource.api_version, "metadata": metadata, "items": items}),
+    )
 }
 
 /// Finds what a list, or a deletecollection, is about.
@@ -113,7 +117,9 @@ pub async fn select(call: &Call<'_>, selection: &Selection) -> Outcome<Selected>
         if namespace.is_empty() { selection.single_namespace().unwrap_or_default() } else { namespace };
     if let Some(token) = query.get("continue").filter(|t| !t.is_empty()) {
         if !version.is_empty() && version != "0" {
-            return Err(Failure::bad_request("specifying resource version is not allowed when using continue"));
+            return Err(Failure::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
         }
         let (revision, after) = decode_continue(token)?;
         if !namespace.is_empty() && !after.starts_with(&format!("{namespace}/")) {

@@ -135,8 +135,6 @@ fn conform(call: &Call<'_>, resource: &Resource, patch: &Patch, proposed: &mut V
             complaints.into_iter().for_each(|c| call.warn(c));
             Ok(())
         }
-        FieldValidation::Strict => {
-            Err(invalid(format!("strict decoding error: {}", complaints.join(", "))))
-        }
+        FieldValidation::Strict => Err(invalid(format!("strict decoding error: {}", complaints.join(", ")))),
     }
 }

@@ -89,7 +89,11 @@ fn access_review(call: &Call<'_>, review: &Value, user: &UserInfo, namespace: &s
     };
     if !namespace.is_empty() && text(resource, "namespace") != namespace {
         let attributes = path.child("resourceAttributes");
-        errors.invalid_str(&attributes.child("namespace"), &text(resource, "namespace"), "must match metadata.namespace");
+        errors.invalid_str(
+            &attributes.child("namespace"),
+            &text(resource, "namespace"),
+            "must match metadata.namespace",
+        );
     }
     if !errors.is_empty() {
         return Err(Failure::invalid("authorization.k8s.io", "", "", &errors));

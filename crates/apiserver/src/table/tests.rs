@@ -84,17 +84,28 @@ fn an_init_container_that_is_not_done_has_the_word() {
     };
     assert_eq!(with(json!({"running": {}})), json!(["0/1", "Init:1/2", "3"]));
     assert_eq!(with(json!({"waiting": {"reason": "PodInitializing"}})), json!(["0/1", "Init:1/2", "3"]));
-    assert_eq!(with(json!({"waiting": {"reason": "ErrImagePull"}})), json!(["0/1", "Init:ErrImagePull", "3"]));
+    assert_eq!(
+        with(json!({"waiting": {"reason": "ErrImagePull"}})),
+        json!(["0/1", "Init:ErrImagePull", "3"])
+    );
     assert_eq!(with(json!({"terminated": {"exitCode": 2}})), json!(["0/1", "Init:ExitCode:2", "3"]));
-    assert_eq!(with(json!({"terminated": {"exitCode": 2, "signal": 9}})), json!(["0/1", "Init:Signal:9", "3"]));
+    assert_eq!(
+        with(json!({"terminated": {"exitCode": 2, "signal": 9}})),
+        json!(["0/1", "Init:Signal:9", "3"])
+    );
     let error = json!({"terminated": {"exitCode": 2, "reason": "Error"}});
     assert_eq!(with(error), json!(["0/1", "Init:Error", "3"]));
-    assert_eq!(with(json!({"terminated": {"exitCode": 0}})), json!(["0/1", "Pending", "0"]), "forgotten when done");
+    assert_eq!(
+        with(json!({"terminated": {"exitCode": 0}})),
+        json!(["0/1", "Pending", "0"]),
+        "forgotten when done"
+    );
 }
 
 #[test]
 fn a_sidecar_counts_as_a_container() {
-    let spec = json!({"containers": [{"name": "a"}], "initContainers": [{"name": "s", "restartPolicy": "Always"}]});
+    let spec =
+        json!({"containers": [{"name": "a"}], "initContainers": [{"name": "s", "restartPolicy": "Always"}]});
     let status = json!({"phase": "Running",
         "initContainerStatuses": [
             {"name": "s", "restartCount": 2, "started": true, "ready": true, "state": {"running": {}}}],
@@ -119,7 +130,10 @@ fn wide_pods_show_where_they_are() {
         "spec": {"nodeName": "n", "readinessGates": [{"conditionType": "a"}, {"conditionType": "b"}]},
         "status": {"podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd::1"}], "conditions": [{"type": "b", "status": "True"}]}});
     let shown = cells("", "Pod", object);
-    assert_eq!(shown.as_array().unwrap()[3..], [json!("10.0.0.1"), json!("n"), json!("<none>"), json!("1/2")]);
+    assert_eq!(
+        shown.as_array().unwrap()[3..],
+        [json!("10.0.0.1"), json!("n"), json!("<none>"), json!("1/2")]
+    );
 }
 
 #[test]
@@ -198,7 +212,8 @@ fn budgets_show_the_bound_they_have() {
 #[test]
 fn autoscalers_show_measured_and_wanted() {
     let targets = |metrics: Value, current: Value| {
-        let object = json!({"spec": {"metrics": metrics, "maxReplicas": 9}, "status": {"currentMetrics": current}});
+        let object =
+            json!({"spec": {"metrics": metrics, "maxReplicas": 9}, "status": {"currentMetrics": current}});
         cells("autoscaling", "HorizontalPodAutoscaler", object)[1].clone()
     };
     assert_eq!(targets(json!([]), json!([])), "<none>");
@@ -235,7 +250,8 @@ fn version_1_of_an_autoscaler_shows_the_same_targets() {
 fn services_show_how_to_reach_them() {
     let shown = |spec: Value, status: Value| cells("", "Service", json!({"spec": spec, "status": status}));
     let ports = json!([{"port": 80, "protocol": "TCP", "nodePort": 30080}, {"port": 53, "protocol": "UDP"}]);
-    let node_port = json!({"type": "NodePort", "clusterIPs": ["10.0.0.1"], "ports": ports, "selector": {"a": "b"}});
+    let node_port =
+        json!({"type": "NodePort", "clusterIPs": ["10.0.0.1"], "ports": ports, "selector": {"a": "b"}});
     let expected = json!(["NodePort", "10.0.0.1", "<none>", "80:30080/TCP,53/UDP", "a=b"]);
     assert_eq!(shown(node_port, json!({})), expected);
     let balanced = |ingress: Value, external: Value| {
@@ -243,7 +259,8 @@ fn services_show_how_to_reach_them() {
         shown(spec, json!({"loadBalancer": {"ingress": ingress}}))[2].clone()
     };
     assert_eq!(balanced(json!([]), json!([])), "<pending>");
-    let points = json!([{"hostname": "z.a-very-long-name.example.test"}, {"ip": "1.2.3.4"}, {"ip": "1.2.3.4"}]);
+    let points =
+        json!([{"hostname": "z.a-very-long-name.example.test"}, {"ip": "1.2.3.4"}, {"ip": "1.2.3.4"}]);
     assert_eq!(balanced(points.clone(), json!([])), "1.2.3.4,z.a-very-long-name.example.test");
     assert_eq!(balanced(points, json!(["9.9.9.9"])), "1.2.3.4,z.a-very-long-name.example.test,9.9.9.9");
     let external = json!({"type": "ExternalName", "externalName": "e.test"});
@@ -267,7 +284,10 @@ fn ingresses_show_the_first_hosts() {
 
 #[test]
 fn policies_and_addresses_show_what_they_are_about() {
-    assert_eq!(cells("networking.k8s.io", "NetworkPolicy", json!({"spec": {"podSelector": {}}})), json!(["<none>"]));
+    assert_eq!(
+        cells("networking.k8s.io", "NetworkPolicy", json!({"spec": {"podSelector": {}}})),
+        json!(["<none>"])
+    );
     let parent = json!({"group": "", "resource": "services", "namespace": "default", "name": "kubernetes"});
     let address = json!({"spec": {"parentRef": parent}});
     assert_eq!(cells("networking.k8s.io", "IPAddress", address), json!(["services/default/kubernetes"]));
@@ -298,8 +318,16 @@ fn nodes_show_state_and_roles() {
     let shown = cells("", "Node", node);
     assert_eq!(
         shown,
-        json!(["NotReady,SchedulingDisabled", "edge,worker", "v1.36.4", "10.0.0.1", "<none>", "Linux", "<unknown>",
-            "<unknown>"])
+        json!([
+            "NotReady,SchedulingDisabled",
+            "edge,worker",
+            "v1.36.4",
+            "10.0.0.1",
+            "<none>",
+            "Linux",
+            "<unknown>",
+            "<unknown>"
+        ])
     );
     assert_eq!(cells("", "Node", json!({}))[0], "Unknown");
 }
@@ -319,15 +347,22 @@ fn signing_requests_show_what_became_of_them() {
 
 #[test]
 fn cluster_kinds_show_what_matters() {
-    let local = json!({"status": {"conditions": [{"type": "Available", "status": "True", "reason": "Local"}]}});
+    let local =
+        json!({"status": {"conditions": [{"type": "Available", "status": "True", "reason": "Local"}]}});
     assert_eq!(cells("apiregistration.k8s.io", "APIService", local), json!(["Local", "True"]));
     let remote = json!({"spec": {"service": {"namespace": "n", "name": "s"}},
         "status": {"conditions": [{"type": "Available", "status": "False", "reason": "MissingEndpoints"}]}});
-    assert_eq!(cells("apiregistration.k8s.io", "APIService", remote), json!(["n/s", "False (MissingEndpoints)"]));
+    assert_eq!(
+        cells("apiregistration.k8s.io", "APIService", remote),
+        json!(["n/s", "False (MissingEndpoints)"])
+    );
     let class = json!({"value": 7, "preemptionPolicy": "Never"});
     assert_eq!(cells("scheduling.k8s.io", "PriorityClass", class), json!([7, false, "Never"]));
     assert_eq!(cells("", "Namespace", json!({"status": {"phase": "Active"}})), json!(["Active"]));
-    assert_eq!(cells("coordination.k8s.io", "Lease", json!({"spec": {"holderIdentity": "me"}})), json!(["me"]));
+    assert_eq!(
+        cells("coordination.k8s.io", "Lease", json!({"spec": {"holderIdentity": "me"}})),
+        json!(["me"])
+    );
     assert_eq!(cells("node.k8s.io", "RuntimeClass", json!({"handler": "runc"})), json!(["runc"]));
 }
 
@@ -434,7 +469,8 @@ fn admission_kinds_show_what_they_hold() {
     const GROUP: &str = "admissionregistration.k8s.io";
     let hooks = json!({"webhooks": [{}, {}]});
     assert_eq!(cells(GROUP, "MutatingWebhookConfiguration", hooks), json!([2]));
-    let policy = json!({"spec": {"validations": [{}], "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}}});
+    let policy =
+        json!({"spec": {"validations": [{}], "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}}});
     assert_eq!(cells(GROUP, "ValidatingAdmissionPolicy", policy), json!([1, "v1/ConfigMap"]));
     assert_eq!(cells(GROUP, "MutatingAdmissionPolicy", json!({})), json!([0, "<unset>"]));
     let reference = |reference: Value| {
@@ -454,9 +490,7 @@ fn admission_kinds_show_what_they_hold() {
 
 #[test]
 fn flow_schemas_come_in_the_order_they_are_tried() {
-    let schema = |name: &str, precedence: i64| {
-        json!({"metadata": {"name": name}, "spec": {"matchingPrecedence": precedence}})
-    };
+    let schema = |name: &str, precedence: i64| json!({"metadata": {"name": name}, "spec": {"matchingPrecedence": precedence}});
     let schemas = [schema("a", 9), schema("c", 1), schema("b", 1)];
     let group = "flowcontrol.apiserver.k8s.io";
     let table = table(group, "FlowSchema", &schemas, json!({}), options(Include::None), NOW);
@@ -482,7 +516,8 @@ fn claims_to_devices_show_their_state() {
     let state = |object: Value| cells("resource.k8s.io", "ResourceClaim", object)[0].clone();
     assert_eq!(state(json!({})), "pending");
     assert_eq!(state(json!({"status": {"allocation": {}, "reservedFor": [{}]}})), "allocated,reserved");
-    let deleted = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"allocation": {}}});
+    let deleted =
+        json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"allocation": {}}});
     assert_eq!(state(deleted), "deleted,allocated");
     let slice = json!({"spec": {"nodeName": "n", "driver": "d", "pool": {"name": "p"}}});
     assert_eq!(cells("resource.k8s.io", "ResourceSlice", slice), json!(["n", "d", "p"]));
@@ -490,14 +525,16 @@ fn claims_to_devices_show_their_state() {
 
 #[test]
 fn rows_carry_as_much_of_the_object_as_asked() {
-    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}});
+    let object =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}});
     let carried = |include: Include| {
         let table = table("", "ConfigMap", std::slice::from_ref(&object), json!({}), options(include), NOW);
         table["rows"][0]["object"].clone()
     };
     assert_eq!(carried(Include::None), Value::Null);
     assert_eq!(carried(Include::Object), object);
-    let metadata = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": {"name": "a"}});
+    let metadata =
+        json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": {"name": "a"}});
     assert_eq!(carried(Include::Metadata), metadata);
     assert_eq!(Include::parse(None).unwrap(), Include::Metadata);
     assert_eq!(Include::parse(Some("None")).unwrap(), Include::None);
@@ -533,12 +570,57 @@ fn anything() -> impl Strategy<Value = Value> {
         "[a-zA-Z0-9:é,/-]{0,6}".prop_map(Value::from),
     ];
     let name = prop::sample::select(vec![
-        "metadata", "spec", "status", "labels", "name", "phase", "conditions", "type", "containers", "template",
-        "initContainerStatuses", "containerStatuses", "state", "terminated", "restartCount", "exitCode", "lastState",
-        "finishedAt", "selector", "matchLabels", "matchExpressions", "key", "operator", "values", "metrics", "resource",
-        "target", "averageUtilization", "ports", "port", "subsets", "addresses", "ip", "rules", "host", "subjects",
-        "kind", "hard", "used", "series", "count", "creationTimestamp", "startTime", "completionTime", "paramRef",
-        "expirationSeconds", "matchingPrecedence", "ownerReferences", "accessModes", "endpoints", "apiVersion",
+        "metadata",
+        "spec",
+        "status",
+        "labels",
+        "name",
+        "phase",
+        "conditions",
+        "type",
+        "containers",
+        "template",
+        "initContainerStatuses",
+        "containerStatuses",
+        "state",
+        "terminated",
+        "restartCount",
+        "exitCode",
+        "lastState",
+        "finishedAt",
+        "selector",
+        "matchLabels",
+        "matchExpressions",
+        "key",
+        "operator",
+        "values",
+        "metrics",
+        "resource",
+        "target",
+        "averageUtilization",
+        "ports",
+        "port",
+        "subsets",
+        "addresses",
+        "ip",
+        "rules",
+        "host",
+        "subjects",
+        "kind",
+        "hard",
+        "used",
+        "series",
+        "count",
+        "creationTimestamp",
+        "startTime",
+        "completionTime",
+        "paramRef",
+        "expirationSeconds",
+        "matchingPrecedence",
+        "ownerReferences",
+        "accessModes",
+        "endpoints",
+        "apiVersion",
     ]);
     leaf.prop_recursive(5, 96, 8, move |inner| {
         prop_oneof![

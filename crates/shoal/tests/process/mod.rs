@@ -1,4 +1,8 @@
-//! The binary as a child process, and a client that knows nothing but a kubeconfig.
+//! The binary as a child process, and clients that know nothing but a kubeconfig.
+
+#![allow(dead_code, reason = "each test program uses its part")]
+
+pub mod client;
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -57,6 +61,19 @@ impl Cluster {
     /// The exit code; waits for the end.
     pub fn wait(&mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
+    }
+
+    /// Ends the process without a warning, as a power failure would.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Resident memory in MiB.
+    pub fn resident(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() / 1024
     }
 
     /// Sends SIGTERM and returns the exit code.
@@ -122,8 +139,8 @@ fn exchange(kubeconfig: &Path, request: &str) -> io::Result<String> {
     Ok(String::from_utf8(answer).unwrap())
 }
 
-/// A connection with the credentials of a kubeconfig.
-pub fn connect(kubeconfig: &Path) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
+/// The credentials of a kubeconfig, and the address of its server.
+pub fn tls(kubeconfig: &Path) -> io::Result<(ClientConfig, String)> {
     let config: Value = serde_saphyr::from_str(&std::fs::read_to_string(kubeconfig)?).unwrap();
     let (cluster, user) = (&config["clusters"][0]["cluster"], &config["users"][0]["user"]);
     let data = |of: &Value, key: &str| BASE64.decode(of[key].as_str().unwrap()).unwrap();
@@ -135,7 +152,12 @@ pub fn connect(kubeconfig: &Path) -> io::Result<StreamOwned<ClientConnection, Tc
         .with_root_certificates(roots)
         .with_client_auth_cert(vec![certificate(data(user, "client-certificate-data"))], key)
         .unwrap();
-    let address = cluster["server"].as_str().unwrap().strip_prefix("https://").unwrap();
+    Ok((tls, cluster["server"].as_str().unwrap().strip_prefix("https://").unwrap().to_owned()))
+}
+
+/// A connection with the credentials of a kubeconfig.
+pub fn connect(kubeconfig: &Path) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
+    let (tls, address) = tls(kubeconfig)?;
     let session = ClientConnection::new(Arc::new(tls), ServerName::try_from("127.0.0.1").unwrap()).unwrap();
     Ok(StreamOwned::new(session, TcpStream::connect(address)?))
 }
