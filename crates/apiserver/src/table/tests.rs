@@ -30,7 +30,8 @@ fn options(include: Include) -> Options {
 }
 
 fn pod(spec: Value, status: Value) -> Value {
-    let cells = cells("", "Pod", json!({"spec": spec, "status": status}));
+    let object: Value = [("spec".to_owned(), spec), ("status".to_owned(), status)].into_iter().collect();
+    let cells = cells("", "Pod", object);
     json!([cells[0], cells[1], cells[2]])
 }
 
