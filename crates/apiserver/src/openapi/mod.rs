@@ -130,7 +130,7 @@ impl Documents {
         if let Some(made) = self.kept(subject) {
             return Ok(made.hash);
         }
-        let hash = hash_of(|out| document::write(subject, out)).map_err(internal)?;
+        let hash = hash_of(|out| document::write(subject, out)).map_err(|e| internal(&e))?;
         self.keep(subject, Made { of: subject.resources.clone(), hash: hash.clone(), gzip: None });
         Ok(hash)
     }
@@ -143,8 +143,9 @@ impl Documents {
             return Ok(made);
         }
         let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
-        let hash = hash_of(|out| document::write(subject, &mut Both(&mut gzip, out))).map_err(internal)?;
-        let mut bytes = gzip.finish().map_err(internal)?;
+        let hash =
+            hash_of(|out| document::write(subject, &mut Both(&mut gzip, out))).map_err(|e| internal(&e))?;
+        let mut bytes = gzip.finish().map_err(|e| internal(&e))?;
         bytes.shrink_to_fit();
         let made = Made { of: subject.resources.clone(), hash, gzip: Some(bytes.into()) };
         self.keep(subject, made.clone());
@@ -214,7 +215,7 @@ fn body(document: &Made, headers: &HeaderMap) -> Outcome<Reply> {
         return Ok(reply);
     }
     let mut plain = Vec::new();
-    GzDecoder::new(gzip.as_ref()).read_to_end(&mut plain).map_err(internal)?;
+    GzDecoder::new(gzip.as_ref()).read_to_end(&mut plain).map_err(|e| internal(&e))?;
     Ok(Reply::full(200, plain, "application/json"))
 }
 
@@ -236,6 +237,6 @@ fn http_date(time: Timestamp) -> String {
     jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&time).unwrap_or_default()
 }
 
-fn internal(error: io::Error) -> Failure {
+fn internal(error: &io::Error) -> Failure {
     Failure::internal(format!("writing an OpenAPI document: {error}"))
 }
