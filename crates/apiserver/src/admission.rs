@@ -16,6 +16,7 @@ const TOLERATION_SECONDS: i64 = 300;
 /// Looks at an object that is to be created.
 pub async fn create(call: &Call<'_>, object: &mut Value) -> Outcome<()> {
     let resource = &*call.target.resource;
+    call.server.authorizer.check_escalation(&call.user, resource, object)?;
     if resource.namespaced {
         namespace_is_open(call, meta::name(object)).await?;
     }
@@ -33,7 +34,12 @@ pub async fn create(call: &Call<'_>, object: &mut Value) -> Outcome<()> {
 }
 
 /// Looks at a change.
-pub async fn update(call: &Call<'_>, object: &mut Value, _old: &Value) -> Outcome<()> {
+pub async fn update(call: &Call<'_>, object: &mut Value, old: &Value) -> Outcome<()> {
+    let granted =
+        |o: &Value| (o.get("rules").cloned(), o.get("roleRef").cloned(), o.get("subjects").cloned());
+    if granted(object) != granted(old) {
+        call.server.authorizer.check_escalation(&call.user, &call.target.resource, object)?;
+    }
     if &*call.target.resource.plural == "pods" && call.target.resource.group.is_empty() {
         default_tolerations(object);
     }
@@ -90,7 +96,8 @@ async fn service_account(call: &Call<'_>, pod: &mut Value) -> Outcome<()> {
     let registry = call.server.registry();
     let Some(accounts) = registry.find("", "v1", "serviceaccounts") else { return Ok(()) };
     let Some(found) = call.server.store.get("serviceaccounts", &format!("{namespace}/{name}")).await else {
-        let why = format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
+        let why =
+            format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
         return Err(Failure::forbidden(resource, &pod_name, &why));
     };
     let account = served(accounts, &found)?;
@@ -99,7 +106,8 @@ async fn service_account(call: &Call<'_>, pod: &mut Value) -> Outcome<()> {
         mount_token(call, pod);
     }
     if pod["spec"]["imagePullSecrets"].as_array().is_none_or(Vec::is_empty)
-        && let Some(secrets) = account.get("imagePullSecrets").filter(|s| s.as_array().is_some_and(|a| !a.is_empty()))
+        && let Some(secrets) =
+            account.get("imagePullSecrets").filter(|s| s.as_array().is_some_and(|a| !a.is_empty()))
     {
         pod["spec"]["imagePullSecrets"] = secrets.clone();
     }
@@ -177,7 +185,8 @@ async fn priority(call: &Call<'_>, pod: &mut Value) -> Outcome<()> {
     if let Some(class) = &class {
         pod["spec"]["priorityClassName"] = meta::name(class).into();
     }
-    let policy = class.as_ref().and_then(|c| c["preemptionPolicy"].as_str()).unwrap_or("PreemptLowerPriority");
+    let policy =
+        class.as_ref().and_then(|c| c["preemptionPolicy"].as_str()).unwrap_or("PreemptLowerPriority");
     pod["spec"]["priority"] = value.into();
     if pod["spec"].get("preemptionPolicy").is_none() {
         pod["spec"]["preemptionPolicy"] = policy.into();
@@ -190,7 +199,8 @@ fn default_tolerations(pod: &mut Value) {
     let spec = &mut pod["spec"];
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
         let tolerates = spec["tolerations"].as_array().into_iter().flatten().any(|t| {
-            let (k, effect) = (t["key"].as_str().unwrap_or_default(), t["effect"].as_str().unwrap_or_default());
+            let (k, effect) =
+                (t["key"].as_str().unwrap_or_default(), t["effect"].as_str().unwrap_or_default());
             (k == key || k.is_empty()) && (effect == "NoExecute" || effect.is_empty())
         });
         if tolerates {
@@ -238,7 +248,9 @@ async fn newest_default(call: &Call<'_>, group: &str, plural: &str, annotation: 
     let mut marked: Vec<Value> = listing.objects.iter().filter_map(|o| served(classes, o).ok()).collect();
     marked.retain(|class| meta::annotation(class, annotation) == Some("true"));
     marked.sort_by(|a, b| {
-        let key = |v: &Value| (meta::creation_timestamp(v).unwrap_or_default().to_owned(), meta::name(v).to_owned());
+        let key = |v: &Value| {
+            (meta::creation_timestamp(v).unwrap_or_default().to_owned(), meta::name(v).to_owned())
+        };
         let ((time_a, name_a), (time_b, name_b)) = (key(a), key(b));
         time_b.cmp(&time_a).then(name_a.cmp(&name_b))
     });

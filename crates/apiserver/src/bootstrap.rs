@@ -1,10 +1,12 @@
-//! Objects that every cluster has: the first namespaces, the `kubernetes` Service, the system priority classes.
+//! Objects that every cluster has: the first namespaces, the default roles, the `kubernetes` Service, the system priority classes.
 
-use http::{Method, Request};
+use http::{Method, Request, StatusCode};
 use http_body_util::Full;
 use serde_json::{Value, json};
+use shoal_objects::meta;
 
 use crate::access::UserInfo;
+use crate::authorize::bootstrap_objects;
 use crate::server::Server;
 
 /// Makes what is missing, through the API like any other client.
@@ -13,6 +15,9 @@ pub async fn run(server: &Server) {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         create(server, "/api/v1/namespaces", &namespace).await;
     }
+    for object in bootstrap_objects() {
+        create(server, rbac_path(&object), &object).await;
+    }
     let service = json!({
         "apiVersion": "v1", "kind": "Service",
         "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
@@ -20,8 +25,16 @@ pub async fn run(server: &Server) {
     });
     create(server, "/api/v1/namespaces/default/services", &service).await;
     for (name, value, about) in [
-        ("system-cluster-critical", 2_000_000_000, "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary."),
-        ("system-node-critical", 2_000_001_000, "Used for system critical pods that must not be moved from their current node."),
+        (
+            "system-cluster-critical",
+            2_000_000_000,
+            "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+        ),
+        (
+            "system-node-critical",
+            2_000_001_000,
+            "Used for system critical pods that must not be moved from their current node.",
+        ),
     ] {
         let class = json!({
             "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
@@ -31,17 +44,27 @@ pub async fn run(server: &Server) {
     }
 }
 
-async fn create(server: &Server, path: &str, object: &Value) {
-    let body = Full::<bytes::Bytes>::from(object.to_string());
-    let request = Request::builder()
-        .method(Method::POST)
-        .uri(path)
-        .extension(UserInfo::authenticated("system:apiserver", &["system:masters"]))
-        .body(body);
-    let Ok(request) = request else { return };
-    let status = server.handle(request).await.status();
-    // 409: it has been there since an earlier start.
-    if !status.is_success() && status != http::StatusCode::CONFLICT {
-        tracing::warn!(path, %status, "a system object could not be made");
+fn rbac_path(object: &Value) -> &'static str {
+    match object["kind"].as_str() {
+        Some("ClusterRole") => "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+        _ => "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
     }
+}
+
+async fn create(server: &Server, path: &str, object: &Value) {
+    let existing = format!("{path}/{}", meta::name(object));
+    if send(server, Method::GET, &existing, String::new()).await.is_some_and(|status| status.is_success()) {
+        return;
+    }
+    let status = send(server, Method::POST, path, object.to_string()).await;
+    if !status.is_some_and(|status| status.is_success()) {
+        tracing::warn!(path, ?status, "a system object could not be made");
+    }
+}
+
+async fn send(server: &Server, method: Method, path: &str, body: String) -> Option<StatusCode> {
+    let user = UserInfo::authenticated("system:apiserver", &["system:masters"]);
+    let request = Request::builder().method(method).uri(path).extension(user);
+    let request = request.body(Full::<bytes::Bytes>::from(body)).ok()?;
+    Some(server.handle(request).await.status())
 }

@@ -21,10 +21,13 @@ pub fn answer(registry: &Registry, document: &Discovery, headers: &HeaderMap) ->
     match document {
         Discovery::Core if aggregated => Ok(aggregate(registry, headers, true)),
         Discovery::Groups if aggregated => Ok(aggregate(registry, headers, false)),
-        Discovery::Core => Ok(Reply::json(200, &json!({
-            "kind": "APIVersions", "versions": ["v1"],
-            "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}],
-        }))),
+        Discovery::Core => Ok(Reply::json(
+            200,
+            &json!({
+                "kind": "APIVersions", "versions": ["v1"],
+                "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}],
+            }),
+        )),
         Discovery::Groups => {
             let groups: Vec<Value> = groups(registry).iter().map(|g| group(registry, g)).collect();
             Ok(Reply::json(200, &json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})))
@@ -137,7 +140,8 @@ fn aggregated_group(registry: &Registry, group: &str) -> Value {
 }
 
 fn aggregated_resource(resource: &Resource) -> Value {
-    let kind = |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
+    let kind =
+        |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
     let mut entry = json!({
         "resource": &*resource.plural, "singularResource": &*resource.singular,
         "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },

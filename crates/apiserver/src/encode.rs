@@ -184,7 +184,8 @@ mod tests {
         assert_eq!(event["object"]["metadata"]["resourceVersion"], "42");
         let inner: Value = serde_json::from_slice(&object(&frame)).unwrap();
         assert_eq!(inner, event["object"]);
-        let item = format!("{{{}", std::str::from_utf8(&object(&frame)[type_length("ConfigMap", "v1")..]).unwrap());
+        let item =
+            format!("{{{}", std::str::from_utf8(&object(&frame)[type_length("ConfigMap", "v1")..]).unwrap());
         assert!(item.starts_with("{\"metadata\""), "{item}");
     }
 
@@ -195,8 +196,10 @@ mod tests {
         let other: Value = serde_json::from_slice(&event(&frame, EventKind::Created)).unwrap();
         assert_eq!(other["type"], "ADDED");
         let gone: Value = serde_json::from_slice(&event_at(&frame, EventKind::Deleted, 12345)).unwrap();
-        assert_eq!((gone["type"].as_str(), gone["object"]["metadata"]["resourceVersion"].as_str()),
-            (Some("DELETED"), Some("12345")));
+        assert_eq!(
+            (gone["type"].as_str(), gone["object"]["metadata"]["resourceVersion"].as_str()),
+            (Some("DELETED"), Some("12345"))
+        );
         assert_eq!(gone["object"]["data"]["k"], "v");
     }
 }

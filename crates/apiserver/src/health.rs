@@ -41,7 +41,8 @@ pub fn answer(server: &Inner, path: &str, verbose: bool) -> Reply {
         };
     }
     // A process that cannot write is still alive: restarting it would not free the disk.
-    let failed = checks.iter().any(|(name, check)| check.is_err() && !(endpoint == "livez" && *name == "store"));
+    let failed =
+        checks.iter().any(|(name, check)| check.is_err() && !(endpoint == "livez" && *name == "store"));
     if !verbose && !failed {
         return Reply::text(200, "ok");
     }

@@ -105,7 +105,10 @@ mod tests {
         let bytes = encode(pods, &pod);
         let index = Index::new(&bytes);
         assert_eq!(index.uid(), "u-1");
-        assert_eq!((index.label("app"), index.label("tier"), index.label("x")), (Some("web"), Some(""), None));
+        assert_eq!(
+            (index.label("app"), index.label("tier"), index.label("x")),
+            (Some("web"), Some(""), None)
+        );
         let at = |name: &str| index.field(pods.fields.iter().position(|f| *f == name).unwrap());
         assert_eq!((at("spec.nodeName"), at("status.phase")), ("n1", "Running"));
     }

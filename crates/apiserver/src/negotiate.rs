@@ -1,7 +1,7 @@
 //! Which representation the client wants, and what its body is written in.
 
-use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, StatusCode};
 
 use crate::status::Failure;
 
@@ -23,8 +23,10 @@ pub enum View {
     Full,
     /// `Table` in this version of meta.k8s.io.
     Table(&'static str),
-    /// `PartialObjectMetadata` in this version of meta.k8s.io.
+    /// `PartialObjectMetadata` in this version of meta.k8s.io, for one object or the events of a watch.
     Partial(&'static str),
+    /// `PartialObjectMetadataList` in this version of meta.k8s.io, for a list.
+    PartialList(&'static str),
 }
 
 /// The negotiated representation.
@@ -113,6 +115,7 @@ pub fn accept(headers: &HeaderMap, protobuf: bool) -> Result<Accepted, Failure> 
     if ranges.is_empty() {
         return Ok(Accepted { encoding: Encoding::Json, view: View::Full });
     }
+    let mut unknown_view = false;
     for range in &ranges {
         let encoding = match range.media {
             "application/json" | "application/*" | "*/*" => Encoding::Json,
@@ -122,22 +125,33 @@ pub fn accept(headers: &HeaderMap, protobuf: bool) -> Result<Accepted, Failure> 
             }
             _ => continue,
         };
-        let version = match range.parameter("v") {
-            Some("v1beta1") => "v1beta1",
-            _ => "v1",
-        };
-        let view = match range.parameter("as") {
-            None => View::Full,
-            Some("Table") => View::Table(version),
-            Some("PartialObjectMetadata" | "PartialObjectMetadataList") => View::Partial(version),
-            Some(_) => continue,
-        };
-        if view != View::Full && range.parameter("g").is_some_and(|g| g != "meta.k8s.io") {
-            continue;
+        match view(range) {
+            Some(view) => return Ok(Accepted { encoding, view }),
+            None => unknown_view = true,
         }
-        return Ok(Accepted { encoding, view });
+    }
+    if unknown_view {
+        let text = "only the following media types are accepted: application/json, application/yaml, \
+                    application/vnd.kubernetes.protobuf";
+        return Err(Failure::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", text));
     }
     Err(Failure::not_acceptable(AVAILABLE))
+}
+
+/// What the parameters `as`, `g` and `v` ask to be shown, if there is such a thing.
+fn view(range: &Range<'_>) -> Option<View> {
+    let Some(kind) = range.parameter("as") else { return Some(View::Full) };
+    let version = match (range.parameter("g"), range.parameter("v")) {
+        (Some("meta.k8s.io"), Some("v1")) => "v1",
+        (Some("meta.k8s.io"), Some("v1beta1")) => "v1beta1",
+        _ => return None,
+    };
+    match kind {
+        "Table" => Some(View::Table(version)),
+        "PartialObjectMetadata" => Some(View::Partial(version)),
+        "PartialObjectMetadataList" => Some(View::PartialList(version)),
+        _ => None,
+    }
 }
 
 /// Whether aggregated discovery (v2) is asked for: `Some(true)`, plain: `Some(false)`, neither possible: `None`.
@@ -149,7 +163,8 @@ pub fn accept_discovery(headers: &HeaderMap) -> Option<bool> {
     for range in &ranges {
         match (range.media, range.parameter("as")) {
             ("application/json", Some("APIGroupDiscoveryList"))
-                if range.parameter("g") == Some("apidiscovery.k8s.io") && range.parameter("v") == Some("v2") =>
+                if range.parameter("g") == Some("apidiscovery.k8s.io")
+                    && range.parameter("v") == Some("v2") =>
             {
                 return Some(true);
             }
@@ -187,5 +202,34 @@ pub fn patch_kind(headers: &HeaderMap) -> Result<PatchKind, Failure> {
         "application/strategic-merge-patch+json" => Ok(PatchKind::Strategic),
         "application/apply-patch+yaml" => Ok(PatchKind::Apply),
         _ => Err(Failure::unsupported_media_type("415: Unsupported Media Type").with_details()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accepted(header: &'static str) -> Result<View, Failure> {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, http::HeaderValue::from_static(header));
+        accept(&headers, false).map(|accepted| accepted.view)
+    }
+
+    #[test]
+    fn the_first_known_view_is_taken() {
+        let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,\
+                       application/json";
+        assert_eq!(accepted(kubectl).unwrap(), View::Table("v1"));
+        let old = "application/json;as=Nonsense;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io";
+        assert_eq!(accepted(old).unwrap(), View::Table("v1beta1"));
+        assert_eq!(accepted("application/json;as=Table;v=v9;g=meta.k8s.io,*/*").unwrap(), View::Full);
+    }
+
+    #[test]
+    fn an_unknown_view_is_refused_in_other_words_than_an_unknown_format() {
+        let view = accepted("application/json;as=Nonsense;v=v1;g=meta.k8s.io").unwrap_err();
+        assert!(view.message.starts_with("only the following"), "{}", view.message);
+        let format = accepted("text/csv").unwrap_err();
+        assert!(format.message.starts_with("406: Not Acceptable"), "{}", format.message);
     }
 }

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, VARY,
-    WARNING,
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER,
+    VARY, WARNING,
 };
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::Value;
@@ -67,7 +67,8 @@ impl Reply {
     /// The HTTP response.
     pub fn finish(self, request: &HeaderMap, warnings: &[String]) -> Response<Body> {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let (body, compressed) = compress(self.body, request);
+        let encoded = self.headers.iter().any(|(name, _)| name == CONTENT_ENCODING);
+        let (body, compressed) = if encoded { (self.body, false) } else { compress(self.body, request) };
         let mut response = Response::new(body);
         if matches!(response.body(), Body::Watch(_)) {
             response.extensions_mut().insert(Endless);
@@ -125,9 +126,14 @@ pub fn to_yaml(value: &Value) -> Outcome<String> {
     serde_saphyr::to_string(value).map_err(|e| Failure::internal(format!("writing YAML: {e}")))
 }
 
-fn compress(body: Body, request: &HeaderMap) -> (Body, bool) {
+/// Whether the client takes compressed bodies.
+pub fn accepts_gzip(request: &HeaderMap) -> bool {
     let accepts = request.get(ACCEPT_ENCODING).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    if !accepts.split(',').any(|word| word.split(';').next().is_some_and(|w| w.trim() == "gzip")) {
+    accepts.split(',').any(|word| word.split(';').next().is_some_and(|w| w.trim() == "gzip"))
+}
+
+fn compress(body: Body, request: &HeaderMap) -> (Body, bool) {
+    if !accepts_gzip(request) {
         return (body, false);
     }
     let whole = match body {

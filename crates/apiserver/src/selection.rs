@@ -1,6 +1,6 @@
 //! Which objects of a list or watch the client wants: labels, fields, shard.
 
-use shoal_objects::selector::{FieldSelector, FieldOperator, LabelSelector};
+use shoal_objects::selector::{FieldOperator, FieldSelector, LabelSelector};
 use shoal_objects::shard::ShardSelector;
 use shoal_store::Object;
 
@@ -38,10 +38,10 @@ impl Selection {
     pub fn parse(resource: &Resource, query: &Query, shards: bool) -> Outcome<Selection> {
         let mut selection = Selection::default();
         if let Some(text) = query.get("labelSelector").filter(|t| !t.is_empty()) {
-            selection.labels = Some(LabelSelector::parse(text).map_err(|e| Failure::bad_request(e.to_string()))?);
+            selection.labels = Some(LabelSelector::parse(text).map_err(Failure::bad_request)?);
         }
         if let Some(text) = query.get("fieldSelector").filter(|t| !t.is_empty()) {
-            let parsed = FieldSelector::parse(text).map_err(|e| Failure::bad_request(e.to_string()))?;
+            let parsed = FieldSelector::parse(text).map_err(Failure::bad_request)?;
             for term in parsed.requirements {
                 let place = place(resource, &term.field)?;
                 let equal = term.operator == FieldOperator::Equals;
@@ -49,8 +49,7 @@ impl Selection {
             }
         }
         if shards && let Some(text) = query.get("shardSelector").filter(|t| !t.is_empty()) {
-            let shard = ShardSelector::parse(text)
-                .map_err(|e| Failure::internal(format!("invalid shard selector: {e}")))?;
+            let shard = ShardSelector::parse(text).map_err(|e| Failure::internal(e.to_string()))?;
             selection.shard = Some(shard);
         }
         Ok(selection)
@@ -98,7 +97,11 @@ fn place(resource: &Resource, field: &str) -> Outcome<Place> {
         "metadata.namespace" if resource.namespaced => Ok(Place::Namespace),
         _ => match resource.fields.iter().position(|f| *f == field) {
             Some(at) => Ok(Place::Field(at)),
-            None => Err(Failure::bad_request(fields::unsupported_message(&resource.group, &resource.plural, field))),
+            None => Err(Failure::bad_request(fields::unsupported_message(
+                &resource.group,
+                &resource.plural,
+                field,
+            ))),
         },
     }
 }

@@ -19,16 +19,18 @@ use shoal_store::{Range, Store};
 use tokio::time::Instant;
 
 use crate::access::tokens::{Account, BoundObject, ObjectRef, SigningError, Tokens};
-use crate::access::{AccountExists, Authenticator, PeerCertificate, StaticTokens, UserInfo};
-use crate::authorize::{self, Attributes};
+use crate::access::{
+    AccountExists, Authenticator, Impersonation, PeerCertificate, StaticTokens, UserInfo, impersonation,
+};
+use crate::authorize::{Attributes, Authorizer, refusal};
 use crate::body::Body;
 use crate::handlers::{self, Call};
 use crate::index::Index;
 use crate::kinds::service_alloc::{Allocator, Reserved};
-use crate::metrics::Metrics;
+use crate::metrics::{Label, Metrics};
 use crate::negotiate;
 use crate::registry::{Registry, Resource};
-use crate::request::{Query, Route, route, verb};
+use crate::request::{Query, Route, Target, route, verb};
 use crate::response::Reply;
 use crate::status::{Failure, Outcome};
 use crate::{bootstrap, discovery, health, openapi};
@@ -91,6 +93,8 @@ pub struct Inner {
     pub entropy: Entropy,
     /// Finds out who is calling.
     pub authenticator: Authenticator,
+    /// Decides who may do what.
+    pub authorizer: Authorizer,
     /// Signs ServiceAccount tokens.
     pub tokens: Arc<Tokens>,
     /// What the server can do.
@@ -98,6 +102,7 @@ pub struct Inner {
     /// Figures about requests.
     pub metrics: Metrics,
     registry: RwLock<Arc<Registry>>,
+    documents: openapi::Documents,
     addresses: Mutex<Allocator>,
     in_flight: AtomicUsize,
     max_in_flight: usize,
@@ -148,6 +153,7 @@ impl Server {
         let account_exists = account_exists(options.store.clone());
         let inner = Inner {
             authenticator: Authenticator::new(tokens.clone(), options.static_tokens, account_exists),
+            authorizer: Authorizer::new(options.store.clone()),
             store: options.store,
             clock: options.clock,
             entropy: options.entropy,
@@ -155,6 +161,7 @@ impl Server {
             abilities: options.abilities,
             metrics: Metrics::new(),
             registry: RwLock::new(Arc::new(Registry::builtin())),
+            documents: openapi::Documents::default(),
             addresses: Mutex::new(Allocator::default()),
             in_flight: AtomicUsize::new(0),
             max_in_flight: options.max_in_flight,
@@ -180,14 +187,8 @@ impl Server {
         let started = Instant::now();
         let (parts, body) = request.into_parts();
         let warnings = Mutex::new(Vec::new());
-        let label = Mutex::new(crate::metrics::Label::default());
-        let reply = match self.admit(&parts) {
-            Ok(_slot) => match read_body(&parts, body).await {
-                Ok(body) => self.inner.dispatch(&parts, body, &warnings, &label).await,
-                Err(failure) => Err(failure),
-            },
-            Err(failure) => Err(failure),
-        };
+        let label = Mutex::new(Label::default());
+        let reply = self.answer(&parts, body, &warnings, &label).await;
         let reply = reply.unwrap_or_else(Reply::from);
         let mut response = reply.finish(&parts.headers, &warnings.into_inner());
         if let Ok(id) = http::HeaderValue::from_str(&self.inner.entropy.uid()) {
@@ -197,11 +198,50 @@ impl Server {
         response
     }
 
-    fn admit(&self, parts: &Parts) -> Outcome<Slot> {
+    async fn answer<B>(
+        &self,
+        parts: &Parts,
+        body: B,
+        warnings: &Mutex<Vec<String>>,
+        label: &Mutex<Label>,
+    ) -> Outcome<Reply>
+    where
+        B: http_body::Body + Send,
+        B::Data: Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let inner = &self.inner;
+        let query = Query::parse(parts.uri.query());
+        let (user, target, verb) = match inner.authorize(parts, &query, label)? {
+            Authorized::Resource(user, target, verb) => (user, target, verb),
+            Authorized::Other(route) => return inner.other(route, parts, &query),
+        };
+        // Watches are JSON: every client that can read protobuf frames can read those.
+        let protobuf = target.resource.type_id.is_some() && verb != "watch";
+        let accepted = negotiate::accept(&parts.headers, protobuf)?;
+        // Nobody who may not do this has anything read from them.
+        let body = read_body(parts, body).await?;
+        // A client that takes its time to send takes no place from others meanwhile.
+        let _slot = self.admit(verb)?;
+        let headers = &parts.headers;
+        handlers::handle(&Call {
+            server: inner,
+            target,
+            verb,
+            query,
+            headers,
+            body,
+            accepted,
+            user,
+            warnings,
+        })
+        .await
+    }
+
+    fn admit(&self, verb: &str) -> Outcome<Slot> {
         let inner = &self.inner;
         let slot = Slot(inner.clone());
-        let watching = parts.uri.query().is_some_and(|q| q.contains("watch="));
-        if inner.in_flight.fetch_add(1, Ordering::Relaxed) >= inner.max_in_flight && !watching {
+        if inner.in_flight.fetch_add(1, Ordering::Relaxed) >= inner.max_in_flight && verb != "watch" {
             let text = "Too many requests, please try again later.";
             let mut failure = Failure::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", text);
             failure.retry_after = Some(1);
@@ -209,6 +249,12 @@ impl Server {
         }
         Ok(slot)
     }
+}
+
+/// A request that may go on.
+enum Authorized {
+    Resource(UserInfo, Target, &'static str),
+    Other(Route),
 }
 
 /// A request under way.
@@ -236,7 +282,9 @@ where
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Failure::too_large(BODY_LIMIT)),
         Ok(Err(error)) => Err(Failure::bad_request(format!("reading the body: {error}"))),
-        Err(_) => Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "Timeout", "the body took too long to arrive")),
+        Err(_) => {
+            Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "Timeout", "the body took too long to arrive"))
+        }
     }
 }
 
@@ -252,30 +300,23 @@ impl Inner {
         (lag > 0).then(|| self.store.revision().saturating_sub(lag).max(self.store.compacted()))
     }
 
-    async fn dispatch(
-        self: &Arc<Self>,
-        parts: &Parts,
-        body: Bytes,
-        warnings: &Mutex<Vec<String>>,
-        label: &Mutex<crate::metrics::Label>,
-    ) -> Outcome<Reply> {
+    /// Finds out who wants what, and whether they may.
+    fn authorize(&self, parts: &Parts, query: &Query, label: &Mutex<Label>) -> Outcome<Authorized> {
         let user = self.authenticate(parts)?;
         let path = parts.uri.path();
-        let query = Query::parse(parts.uri.query());
-        let registry = self.registry();
-        let target = match route(&registry, path) {
+        let target = match route(&self.registry(), path) {
             Route::Resource(target) => target,
             other => {
                 let verb = parts.method.as_str().to_ascii_lowercase();
                 let attributes = Attributes { verb, path: path.to_owned(), ..Attributes::default() };
-                if authorize::allowed(&user, &attributes).is_none() {
-                    return Err(authorize::refusal(&user, &attributes));
+                if !self.authorizer.allows(&user, &attributes) {
+                    return Err(refusal(&user, &attributes));
                 }
-                return self.other(&registry, other, parts, &query);
+                return Ok(Authorized::Other(other));
             }
         };
-        let verb = verb(&parts.method, &target, &query)?;
-        *label.lock() = crate::metrics::Label::new(&target, verb);
+        let verb = verb(&parts.method, &target, query)?;
+        *label.lock() = Label::new(&target, verb);
         let attributes = Attributes {
             verb: verb.to_owned(),
             group: target.resource.group.to_string(),
@@ -285,37 +326,61 @@ impl Inner {
             name: target.name.clone(),
             path: String::new(),
         };
-        if authorize::allowed(&user, &attributes).is_none() {
-            return Err(authorize::refusal(&user, &attributes));
+        if !self.authorizer.allows(&user, &attributes) {
+            return Err(refusal(&user, &attributes));
         }
-        // Watches are JSON: every client that can read protobuf frames can read those.
-        let protobuf = target.resource.type_id.is_some() && verb != "watch";
-        let accepted = negotiate::accept(&parts.headers, protobuf)?;
-        let headers = &parts.headers;
-        handlers::handle(&Call { server: self, target, verb, query, headers, body, accepted, user, warnings }).await
+        Ok(Authorized::Resource(user, target, verb))
     }
 
     fn authenticate(&self, parts: &Parts) -> Outcome<UserInfo> {
         // Set by callers in this process only: requests from sockets carry no extensions of this type.
-        if let Some(user) = parts.extensions.get::<UserInfo>() {
-            return Ok(user.clone());
+        let caller = match parts.extensions.get::<UserInfo>() {
+            Some(user) => user.clone(),
+            None => {
+                let peer = parts.extensions.get::<PeerCertificate>();
+                let found = self.authenticator.authenticate(&parts.headers, peer, self.clock.now());
+                found.map_err(|_| Failure::unauthorized())?
+            }
+        };
+        let impersonation =
+            impersonation(&parts.headers).map_err(|error| Failure::internal(error.to_string()))?;
+        let Some(Impersonation { user, needs }) = impersonation else { return Ok(caller) };
+        for need in needs {
+            let attributes = Attributes {
+                verb: "impersonate".to_owned(),
+                group: need.group.to_owned(),
+                resource: need.resource.to_owned(),
+                subresource: need.subresource,
+                namespace: need.namespace,
+                name: need.name,
+                path: String::new(),
+            };
+            if !self.authorizer.allows(&caller, &attributes) {
+                return Err(refusal(&caller, &attributes));
+            }
         }
-        let peer = parts.extensions.get::<PeerCertificate>();
-        self.authenticator.authenticate(&parts.headers, peer, self.clock.now()).map_err(|_| Failure::unauthorized())
+        Ok(user)
     }
 
-    fn other(&self, registry: &Registry, route: Route, parts: &Parts, query: &Query) -> Outcome<Reply> {
+    fn other(&self, route: Route, parts: &Parts, query: &Query) -> Outcome<Reply> {
+        let registry = &self.registry();
         if !matches!(parts.method, Method::GET | Method::HEAD) && !matches!(route, Route::Nothing) {
             return Err(Failure::method_not_allowed());
         }
         match route {
             Route::Discovery(document) => discovery::answer(registry, &document, &parts.headers),
-            Route::OpenApi(path) => openapi::answer(registry, &path, &parts.headers, query.get("hash")),
+            Route::OpenApi(path) => {
+                let (hash, now) = (query.get("hash"), self.clock.now());
+                openapi::answer(&self.documents, registry, &path, &parts.headers, hash, now)
+            }
             Route::Health(path) => Ok(health::answer(self, &path, query.get("verbose").is_some())),
             Route::Version => Ok(Reply::json(200, &health::version())),
             Route::Metrics => Ok(self.metrics.answer(&self.store.stats())),
             Route::OpenIdConfiguration => {
-                let host = parts.headers.get("host").and_then(|h| h.to_str().ok()).unwrap_or("kubernetes.default.svc");
+                // HTTP/2 has the host in the request line.
+                let header = parts.headers.get("host").and_then(|h| h.to_str().ok());
+                let host = parts.uri.authority().map(http::uri::Authority::as_str).or(header);
+                let host = host.unwrap_or("kubernetes.default.svc");
                 let document = crate::access::tokens::openid_configuration(&format!("https://{host}"));
                 Ok(Reply::json(200, &document))
             }
@@ -382,7 +447,9 @@ fn account_exists(store: Store) -> AccountExists {
         let bound_exists = match bound {
             None => true,
             Some(BoundObject::Pod(pod, _)) => same("pods", &format!("{namespace}/{}", pod.name), pod),
-            Some(BoundObject::Secret(secret)) => same("secrets", &format!("{namespace}/{}", secret.name), secret),
+            Some(BoundObject::Secret(secret)) => {
+                same("secrets", &format!("{namespace}/{}", secret.name), secret)
+            }
             Some(BoundObject::Node(node)) => same("nodes", &node.name, node),
         };
         bound_exists && uid_of("serviceaccounts", &format!("{namespace}/{name}")).as_ref() == Some(uid)

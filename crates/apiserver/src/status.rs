@@ -29,13 +29,24 @@ pub type Outcome<T> = Result<T, Failure>;
 impl Failure {
     /// A failure with nothing but code, reason and message.
     pub fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Failure {
-        Failure { code, reason, message: message.into(), details: None, retry_after: None, list_continue: None }
+        Failure {
+            code,
+            reason,
+            message: message.into(),
+            details: None,
+            retry_after: None,
+            list_continue: None,
+        }
     }
 
     /// The resource is not there.
     pub fn not_found(resource: &Resource, name: &str) -> Failure {
         let message = format!("{} {name:?} not found", resource.qualified());
-        Failure::new(StatusCode::NOT_FOUND, "NotFound", message).about(&resource.group, &resource.plural, name)
+        Failure::new(StatusCode::NOT_FOUND, "NotFound", message).about(
+            &resource.group,
+            &resource.plural,
+            name,
+        )
     }
 
     /// An object of that name exists.
@@ -47,7 +58,8 @@ impl Failure {
 
     /// The object changed since it was read.
     pub fn modified(resource: &Resource, name: &str) -> Failure {
-        let why = "the object has been modified; please apply your changes to the latest version and try again";
+        let why =
+            "the object has been modified; please apply your changes to the latest version and try again";
         Failure::conflict(&resource.group, &resource.plural, name, why)
     }
 

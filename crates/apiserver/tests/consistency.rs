@@ -158,7 +158,8 @@ async fn an_object_that_starts_or_stops_matching_is_added_or_deleted_for_the_wat
     let path = |selector: &str| format!("{maps}?watch=1&timeoutSeconds=9&{selector}");
     let mut matching = http.watch(&path("labelSelector=on%3D1")).await;
     let mut others = http.watch(&path("labelSelector=on%21%3D1")).await;
-    let (on, on_again) = (label(json!("1")).await, http.merge(&format!("{maps}/a"), &json!({"data": {"k": "v"}})).await);
+    let (on, on_again) =
+        (label(json!("1")).await, http.merge(&format!("{maps}/a"), &json!({"data": {"k": "v"}})).await);
     let off = label(Value::Null).await;
     http.delete(&format!("{maps}/a")).await;
     let kinds = |events: &[Value]| -> Vec<String> {

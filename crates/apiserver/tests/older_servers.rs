@@ -61,7 +61,10 @@ async fn without_streamed_lists_a_client_is_told_to_fall_back() {
     let status = answer.json();
     assert_eq!(status["reason"], "Invalid");
     let cause = &status["details"]["causes"][0];
-    assert_eq!((&cause["reason"], &cause["field"]), (&json!("FieldValueForbidden"), &json!("sendInitialEvents")));
+    assert_eq!(
+        (&cause["reason"], &cause["field"]),
+        (&json!("FieldValueForbidden"), &json!("sendInitialEvents"))
+    );
     assert!(http.watch(&format!("{MAPS}?watch=1&timeoutSeconds=1")).await.rest().await.is_empty());
 }
 
@@ -93,7 +96,11 @@ async fn reads_of_a_lagging_cache_are_old_and_others_are_not() {
     assert_eq!(http.get(&format!("{MAPS}/b?resourceVersion=0")).await.status, 200);
     assert_eq!(http.get(&format!("{MAPS}/d")).await.status, 200);
     http.delete(&format!("{MAPS}/a")).await;
-    assert_eq!(http.get(&format!("{MAPS}/a?resourceVersion=0")).await.status, 200, "deleted, but not yet for the cache");
+    assert_eq!(
+        http.get(&format!("{MAPS}/a?resourceVersion=0")).await.status,
+        200,
+        "deleted, but not yet for the cache"
+    );
     // Lists in pages come from the same state.
     let page = http.get(&format!("{MAPS}?resourceVersion=0&limit=1")).await.json();
     let token = page["metadata"]["continue"].as_str().unwrap();

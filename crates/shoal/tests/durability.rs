@@ -80,8 +80,12 @@ async fn compare(client: &Client, ledgers: &[Ledger]) -> u64 {
     for ledger in ledgers {
         for (name, (payload, version)) in &ledger.acknowledged {
             let (found, at) = found.remove(name.as_str()).unwrap_or_else(|| panic!("{name} is lost"));
-            let overwritten = ledger.under_way.as_ref().is_some_and(|(n, p)| n == name && p == found && at > *version);
-            assert!(overwritten || (found == payload && at == *version), "{name} is not what was acknowledged");
+            let overwritten =
+                ledger.under_way.as_ref().is_some_and(|(n, p)| n == name && p == found && at > *version);
+            assert!(
+                overwritten || (found == payload && at == *version),
+                "{name} is not what was acknowledged"
+            );
         }
         if let Some((name, payload)) = &ledger.under_way
             && let Some((found, _)) = found.remove(name.as_str())
@@ -116,7 +120,8 @@ async fn round(data: &Path, after: usize, large: bool) -> usize {
         ledgers.push(writer.await.unwrap());
     }
     let acknowledged = ledgers.iter().map(|ledger| ledger.acknowledged.len()).sum();
-    let newest = ledgers.iter().flat_map(|ledger| ledger.acknowledged.values()).map(|(_, version)| *version).max();
+    let newest =
+        ledgers.iter().flat_map(|ledger| ledger.acknowledged.values()).map(|(_, version)| *version).max();
     let newest = newest.expect("something was acknowledged");
 
     let (mut cluster, client) = start(data);
@@ -144,7 +149,9 @@ async fn what_was_acknowledged_survives_kill_9() {
         // Kills at other moments each time; every second round with snapshots under way.
         let after = WRITES / 4 + (number * 2_718) % (WRITES / 2);
         let acknowledged = round(dir.path(), after, number % 2 == 1).await;
-        println!("round {number}: killed after {after} writes, all {acknowledged} objects acknowledged are there");
+        println!(
+            "round {number}: killed after {after} writes, all {acknowledged} objects acknowledged are there"
+        );
     }
 }
 
@@ -171,7 +178,11 @@ async fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
         assert!(stored < 1_000, "the disk is never full");
     };
     let refusal: Value = serde_json::from_slice(&refusal).unwrap();
-    assert_eq!((status.as_u16(), &refusal["kind"], &refusal["code"]), (503, &"Status".into(), &503.into()), "{refusal}");
+    assert_eq!(
+        (status.as_u16(), &refusal["kind"], &refusal["code"]),
+        (503, &"Status".into(), &503.into()),
+        "{refusal}"
+    );
     let message = refusal["message"].as_str().unwrap();
     assert!(message.contains("File too large") && message.contains("free space on the disk"), "{message}");
     let names = |text: &str| -> usize {
@@ -206,5 +217,9 @@ async fn the_next_start_finds_everything() {
     let (_cluster, client) = start(dir.path());
     let items = |text: &str| serde_json::from_str::<Value>(text).unwrap()["items"].clone();
     assert_eq!(items(&client.get(MAPS).await.1), items(&before));
-    assert_eq!(items(&client.get("/api/v1/services").await.1), items(&services), "system objects are made once");
+    assert_eq!(
+        items(&client.get("/api/v1/services").await.1),
+        items(&services),
+        "system objects are made once"
+    );
 }

@@ -4,12 +4,14 @@
 mod process;
 
 use std::fs;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use process::{Cluster, SHOAL, fails, fails_in_shell, get};
+use process::{Cluster, SHOAL, Signal, connect, fails, fails_in_shell, get, post};
+use serde_json::json;
 
 #[cfg(test)]
 fn arguments<'a>(data: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
@@ -47,6 +49,52 @@ fn the_next_start_keeps_the_keys() {
     let _second = Cluster::start(&["up", "--port", &port, "--data-dir", dir.path().to_str().unwrap()]);
     assert_eq!(fs::read(&old).unwrap(), fs::read(&kubeconfig).unwrap());
     assert!(get(&old, "/readyz").unwrap().contains("200 OK"));
+}
+
+#[test]
+fn what_was_acknowledged_survives_a_crash() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut first = Cluster::start(&arguments(dir.path(), &[]));
+    let kubeconfig = dir.path().join("kubeconfig");
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept"}});
+    let answer = post(&kubeconfig, "/api/v1/namespaces/default/configmaps", &object).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+    first.signal(Signal::KILL);
+    first.wait();
+    let _second = Cluster::start(&arguments(dir.path(), &[]));
+    let answer = get(&kubeconfig, "/api/v1/namespaces/default/configmaps/kept").unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
+#[test]
+fn an_open_watch_does_not_hold_up_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::start(&arguments(dir.path(), &[]));
+    let mut watch = connect(Path::new(&cluster.kubeconfig())).unwrap();
+    write!(watch, "GET /api/v1/namespaces?watch=true HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    let mut seen = vec![0; 4096];
+    assert!(watch.read(&mut seen).unwrap() > 0, "the watch has begun");
+    assert_eq!(cluster.stop(), Some(0));
+    let mut rest = Vec::new();
+    watch.read_to_end(&mut rest).unwrap();
+    assert!(rest.ends_with(b"0\r\n\r\n"), "ended in good order");
+}
+
+#[test]
+fn the_second_signal_ends_it_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::start(&arguments(dir.path(), &[]));
+    let mut stuck = connect(Path::new(&cluster.kubeconfig())).unwrap();
+    let path = "/api/v1/namespaces/default/configmaps";
+    let about = "host: localhost\r\ncontent-length: 9\r\nexpect: 100-continue";
+    write!(stuck, "POST {path} HTTP/1.1\r\n{about}\r\n\r\n").unwrap();
+    assert!(stuck.read(&mut [0; 64]).unwrap() > 0, "the body is waited for");
+    cluster.signal(Signal::INT);
+    while TcpStream::connect(("127.0.0.1", cluster.port())).is_ok() {
+        std::thread::yield_now();
+    }
+    cluster.signal(Signal::INT);
+    assert_eq!(cluster.wait(), Some(1));
 }
 
 #[test]

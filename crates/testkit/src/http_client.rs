@@ -33,7 +33,13 @@ impl Http {
     }
 
     /// Sends a request and reads the whole answer.
-    pub async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Answer {
+    pub async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Answer {
         let response = self.open(method, path, headers, body).await;
         let (parts, body) = response.into_parts();
         let body = match body.collect().await {

@@ -7,7 +7,8 @@ use serde_json::json;
 use shoal_testkit::Cluster;
 
 fn map(name: &str, value: &str) -> ConfigMap {
-    serde_json::from_value(json!({"metadata": {"name": name, "labels": {"v": value}}, "data": {"k": value}})).unwrap()
+    serde_json::from_value(json!({"metadata": {"name": name, "labels": {"v": value}}, "data": {"k": value}}))
+        .unwrap()
 }
 
 #[tokio::test]
@@ -66,11 +67,29 @@ async fn several_clusters_in_one_process_know_nothing_of_each_other() {
 }
 
 #[tokio::test]
+async fn starting_a_cluster_is_a_matter_of_milliseconds() {
+    Cluster::start().await;
+    let begun = std::time::Instant::now();
+    for _ in 0..20 {
+        Cluster::start().await;
+    }
+    let each = begun.elapsed() / 20;
+    println!("{each:?} per cluster after the first");
+    // Twenty times the goal: this machine may be busy, and this build slow.
+    assert!(each < std::time::Duration::from_millis(100), "{each:?}");
+}
+
+#[tokio::test]
 async fn a_new_cluster_has_its_namespaces_and_runs_pods_by_default_rules() {
     let cluster = Cluster::start().await;
     let namespaces: Api<Namespace> = Api::all(cluster.client());
-    let names: Vec<String> =
-        namespaces.list(&ListParams::default()).await.unwrap().into_iter().filter_map(|n| n.metadata.name).collect();
+    let names: Vec<String> = namespaces
+        .list(&ListParams::default())
+        .await
+        .unwrap()
+        .into_iter()
+        .filter_map(|n| n.metadata.name)
+        .collect();
     assert_eq!(names, ["default", "kube-node-lease", "kube-public", "kube-system"]);
     let accounts: Api<ServiceAccount> = Api::default_namespaced(cluster.client());
     let account = serde_json::from_value(json!({"metadata": {"name": "default"}})).unwrap();
@@ -110,7 +129,9 @@ async fn scripted_run(seed: u64) -> Vec<u8> {
         let name = created.json()["metadata"]["name"].as_str().unwrap().to_owned();
         log.extend_from_slice(&created.body);
         tokio::time::advance(std::time::Duration::from_millis(u64::from(i) * 7)).await;
-        log.extend_from_slice(&http.merge(&format!("{path}/{name}"), &json!({"data": {"x": "y"}})).await.body);
+        log.extend_from_slice(
+            &http.merge(&format!("{path}/{name}"), &json!({"data": {"x": "y"}})).await.body,
+        );
         if i % 3 == 0 {
             http.delete(&format!("{path}/{name}")).await;
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::admission;
 use crate::encode;
 use crate::handlers::{Call, complete, to_storage};
-use crate::kinds::NameRule;
+use crate::kinds::{NameRule, pod};
 use crate::registry::Resource;
 use crate::response::Reply;
 use crate::status::{Failure, Outcome};
@@ -113,7 +113,9 @@ fn fill_system_fields(call: &Call<'_>, object: &mut Value) -> Outcome<()> {
     if version.as_ref().and_then(Value::as_str).is_some_and(|v| !v.is_empty()) {
         return Err(Failure::internal("resourceVersion should not be set on objects to be created"));
     }
-    for field in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "managedFields"] {
+    for field in
+        ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "managedFields"]
+    {
         metadata.remove(field);
     }
     metadata.insert("uid".into(), call.server.entropy.uid().into());
@@ -140,8 +142,17 @@ fn fill_system_fields(call: &Call<'_>, object: &mut Value) -> Outcome<()> {
 fn validate(resource: &Resource, object: &Value) -> Outcome<()> {
     let mut errors = Errors::new();
     let path = Path::new("metadata");
-    meta::validate_metadata(object, &path, resource.namespaced, |name| name_errors(resource, name), &mut errors);
+    meta::validate_metadata(
+        object,
+        &path,
+        resource.namespaced,
+        |name| name_errors(resource, name),
+        &mut errors,
+    );
     (resource.rules.validate)(object, &mut errors);
+    if &*resource.table == "pods" {
+        pod::validate::validate_pod_create(object, &mut errors);
+    }
     if errors.is_empty() {
         return Ok(());
     }

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use crate::admission;
 use crate::encode;
-use crate::handlers::update::remove;
 use crate::handlers::Call;
+use crate::handlers::update::remove;
 use crate::kinds::options;
+use crate::negotiate::{BodyFormat, body_format};
 use crate::response::Reply;
 use crate::status::{Failure, Outcome};
 use crate::{builtin, decode, protobuf};
-use crate::negotiate::{BodyFormat, body_format};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -32,7 +32,10 @@ pub async fn delete(call: &Call<'_>) -> Outcome<Reply> {
     let options = read_options(call)?;
     let resource = &call.target.resource;
     admission::delete(call)?;
-    if &*resource.plural == "jobs" && options.get("propagationPolicy").is_none() && options.get("orphanDependents").is_none() {
+    if &*resource.plural == "jobs"
+        && options.get("propagationPolicy").is_none()
+        && options.get("orphanDependents").is_none()
+    {
         call.warn(
             "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove \
              them or set propagationPolicy=Orphan to suppress this warning",
@@ -41,7 +44,8 @@ pub async fn delete(call: &Call<'_>) -> Outcome<Reply> {
     let stored = call.stored().await?;
     match delete_stored(call, stored, &options).await? {
         Deleted::Gone(object) if !resource.traits.delete_returns_object => {
-            let mut details = json!({"name": meta::name(&object), "kind": &*resource.plural, "uid": meta::uid(&object)});
+            let mut details =
+                json!({"name": meta::name(&object), "kind": &*resource.plural, "uid": meta::uid(&object)});
             if !resource.group.is_empty() {
                 details["group"] = Value::from(&*resource.group);
             }
@@ -83,7 +87,11 @@ pub fn read_options(call: &Call<'_>) -> Outcome<Value> {
 pub fn check_options(options: &Value) -> Outcome<()> {
     let mut errors = Errors::new();
     options::validate_delete(options, &mut errors);
-    if errors.is_empty() { Ok(()) } else { Err(Failure::invalid("meta.k8s.io", "DeleteOptions", "", &errors)) }
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::invalid("meta.k8s.io", "DeleteOptions", "", &errors))
+    }
 }
 
 fn body_options(call: &Call<'_>) -> Outcome<Value> {

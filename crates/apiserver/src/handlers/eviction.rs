@@ -107,7 +107,10 @@ fn check_budget(budget: &Value) -> Outcome<()> {
         Err(failure)
     };
     if number("observedGeneration") < meta::generation(budget) {
-        return refuse(format!("The disruption budget {name} is still being processed by the server."), Some(10));
+        return refuse(
+            format!("The disruption budget {name} is still being processed by the server."),
+            Some(10),
+        );
     }
     if number("disruptionsAllowed") < 1 {
         let cause = format!(

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Value, json};
 use shoal_objects::Errors;
-use shoal_store::{Listing, Object, Range};
+use shoal_store::{Listing, Object, Range, Store};
 
 use crate::handlers::{Call, view};
 use crate::kinds::options;
@@ -18,7 +18,7 @@ use crate::selection::Selection;
 use crate::status::{Failure, Outcome};
 use crate::{encode, negotiate::View};
 
-/// How long a list waits for a revision that is not there yet.
+/// How long a read waits for a revision that is not there yet.
 const FUTURE_WAIT: Duration = Duration::from_secs(3);
 /// How many objects are looked at in one step when a selector is given.
 const SELECT_STEP: usize = 1_000;
@@ -61,7 +61,7 @@ pub async fn list(call: &Call<'_>) -> Outcome<Reply> {
     }
     if call.accepted.view != View::Full {
         let objects = selected.objects.iter().map(|o| call.served(o)).collect::<Outcome<Vec<Value>>>()?;
-        return reply(call, 200, &view::list(call, &objects, metadata));
+        return reply(call, 200, &view::list(call, &objects, metadata)?);
     }
     if let Some(shard) = &selection.shard {
         metadata["shardInfo"] = shard.shard_info();
@@ -85,7 +85,11 @@ pub async fn list(call: &Call<'_>) -> Outcome<Reply> {
         item.remove("apiVersion");
     }
     let kind = format!("{}List", resource.kind);
-    reply(call, 200, &json!({"kind": kind, "apiVersion": &*resource.api_version, "metadata": metadata, "items": items}))
+    reply(
+        call,
+        200,
+        &json!({"kind": kind, "apiVersion": &*resource.api_version, "metadata": metadata, "items": items}),
+    )
 }
 
 /// Finds what a list, or a deletecollection, is about.
@@ -113,7 +117,9 @@ pub async fn select(call: &Call<'_>, selection: &Selection) -> Outcome<Selected>
         if namespace.is_empty() { selection.single_namespace().unwrap_or_default() } else { namespace };
     if let Some(token) = query.get("continue").filter(|t| !t.is_empty()) {
         if !version.is_empty() && version != "0" {
-            return Err(Failure::bad_request("specifying resource version is not allowed when using continue"));
+            return Err(Failure::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
         }
         let (revision, after) = decode_continue(token)?;
         if !namespace.is_empty() && !after.starts_with(&format!("{namespace}/")) {
@@ -131,15 +137,21 @@ pub async fn select(call: &Call<'_>, selection: &Selection) -> Outcome<Selected>
         })?,
     };
     let store = &call.server.store;
-    if asked > store.revision() && tokio::time::timeout(FUTURE_WAIT, store.wait_for(asked)).await.is_err() {
-        return Err(Failure::too_large_resource_version(asked, store.revision()));
-    }
+    await_revision(store, asked).await?;
     let at = match (version, version_match) {
         (_, "Exact") => Some(asked),
         ("0", _) => call.server.stale_revision(),
         _ => None,
     };
     page(call, resource, selection, namespace, at, None, limit).await
+}
+
+/// Waits for a revision that is not there yet, but not for long.
+pub async fn await_revision(store: &Store, revision: u64) -> Outcome<()> {
+    if revision > store.revision() && tokio::time::timeout(FUTURE_WAIT, store.wait_for(revision)).await.is_err() {
+        return Err(Failure::too_large_resource_version(revision, store.revision()));
+    }
+    Ok(())
 }
 
 /// Collects one page; with a selector the store is read on until the page is full.

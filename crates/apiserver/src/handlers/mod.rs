@@ -187,7 +187,9 @@ impl Call<'_> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let (mut value, mut complaints) = parse_body(self, kind)?;
         let unrecognized = |why: &str| {
-            Failure::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why}"))
+            Failure::bad_request(format!(
+                "the object provided is unrecognized (must be of type {kind}): {why}"
+            ))
         };
         let Some(members) = value.as_object_mut() else { return Err(unrecognized("not an object")) };
         // A body without type is taken for what the path asks for; a wrong one is refused.
@@ -201,7 +203,9 @@ impl Call<'_> {
         }
         if let Some(type_id) = crate::builtin::type_of(group, version, kind) {
             let unknown = decode::conform(crate::builtin::types(), type_id, &mut value).map_err(|why| {
-                Failure::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
+                Failure::bad_request(format!(
+                    "{kind} in version {version:?} cannot be handled as a {kind}: {why}"
+                ))
             })?;
             complaints.extend(unknown.iter().map(|path| format!("unknown field {path:?}")));
         }
@@ -221,7 +225,7 @@ impl Call<'_> {
 
     /// Answers with an object in the representation asked for.
     pub fn answer(&self, status: u16, object: &Value) -> Outcome<Reply> {
-        reply(self, status, &view::object(self, object))
+        reply(self, status, &view::object(self, object)?)
     }
 
     /// Answers with a stored object, without decoding it where possible.

@@ -39,12 +39,16 @@ fn check_log_options(call: &Call<'_>) -> Outcome<()> {
         if let Some(number) = call.query.number(option)?
             && number < least
         {
-            let text = if least == 0 { "must be greater than or equal to 0" } else { "must be greater than 0" };
+            let text =
+                if least == 0 { "must be greater than or equal to 0" } else { "must be greater than 0" };
             errors.invalid(&Path::new(option), &json!(number), text);
         }
     }
     if call.query.get("sinceSeconds").is_some() && call.query.get("sinceTime").is_some() {
-        errors.forbidden(&Path::new("sinceSeconds"), "at most one of `sinceTime` or `sinceSeconds` may be specified");
+        errors.forbidden(
+            &Path::new("sinceSeconds"),
+            "at most one of `sinceTime` or `sinceSeconds` may be specified",
+        );
     }
     if errors.is_empty() {
         return Ok(());

@@ -1,10 +1,10 @@
 //! Questions about who somebody is and what they may do.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use shoal_objects::{Errors, Path};
 
 use crate::access::UserInfo;
-use crate::authorize::{self, Attributes};
+use crate::authorize::{Attributes, rules_review};
 use crate::handlers::Call;
 use crate::response::{Reply, reply};
 use crate::status::{Failure, Outcome};
@@ -17,17 +17,23 @@ pub async fn create(call: &Call<'_>) -> Outcome<Reply> {
     let status = match &*resource.plural {
         "selfsubjectreviews" => json!({"userInfo": user_json(&call.user)}),
         "tokenreviews" => token_review(call, &review)?,
-        "selfsubjectrulesreviews" => rules_review(call),
-        "selfsubjectaccessreviews" => access_review(&review, call.user.clone(), "")?,
-        "localsubjectaccessreviews" => {
-            access_review(&review, user_of(&review["spec"]), &call.target.namespace)?
+        "selfsubjectrulesreviews" => {
+            let namespace = review.pointer("/spec/namespace").and_then(Value::as_str).unwrap_or_default();
+            rules_review(&call.server.authorizer.rules_of(&call.user, namespace))
         }
-        _ => access_review(&review, user_of(&review["spec"]), "")?,
+        "selfsubjectaccessreviews" => access_review(call, &review, &call.user, "")?,
+        "localsubjectaccessreviews" => {
+            access_review(call, &review, &user_of(&review["spec"]), &call.target.namespace)?
+        }
+        _ => access_review(call, &review, &user_of(&review["spec"]), "")?,
     };
     if &*resource.plural == "selfsubjectreviews" {
         review["metadata"]["creationTimestamp"] = call.server.clock.now().to_string().into();
-    } else if review.get("metadata").is_none() {
-        review["metadata"] = json!({});
+    }
+    if review["metadata"].as_object().is_some_and(Map::is_empty)
+        && let Some(members) = review.as_object_mut()
+    {
+        members.remove("metadata");
     }
     review["status"] = status;
     reply(call, 201, &review)
@@ -69,7 +75,7 @@ fn token_review(call: &Call<'_>, review: &Value) -> Outcome<Value> {
     })
 }
 
-fn access_review(review: &Value, user: UserInfo, namespace: &str) -> Outcome<Value> {
+fn access_review(call: &Call<'_>, review: &Value, user: &UserInfo, namespace: &str) -> Outcome<Value> {
     let spec = &review["spec"];
     let mut errors = Errors::new();
     let path = Path::new("spec");
@@ -83,7 +89,11 @@ fn access_review(review: &Value, user: UserInfo, namespace: &str) -> Outcome<Val
     };
     if !namespace.is_empty() && text(resource, "namespace") != namespace {
         let attributes = path.child("resourceAttributes");
-        errors.invalid_str(&attributes.child("namespace"), &text(resource, "namespace"), "must match metadata.namespace");
+        errors.invalid_str(
+            &attributes.child("namespace"),
+            &text(resource, "namespace"),
+            "must match metadata.namespace",
+        );
     }
     if !errors.is_empty() {
         return Err(Failure::invalid("authorization.k8s.io", "", "", &errors));
@@ -97,21 +107,5 @@ fn access_review(review: &Value, user: UserInfo, namespace: &str) -> Outcome<Val
         name: text(resource, "name"),
         path: text(other, "path"),
     };
-    let mut status = json!({"allowed": false});
-    if let Some(reason) = authorize::allowed(&user, &attributes) {
-        status = json!({"allowed": true, "reason": reason});
-    }
-    Ok(status)
-}
-
-fn rules_review(call: &Call<'_>) -> Value {
-    let all = json!(["*"]);
-    let (resources, others) = match authorize::is_master(&call.user) {
-        true => (
-            json!([{"verbs": all, "apiGroups": all, "resources": all}]),
-            json!([{"verbs": all, "nonResourceURLs": all}]),
-        ),
-        false => (json!([]), json!([])),
-    };
-    json!({"resourceRules": resources, "nonResourceRules": others, "incomplete": false})
+    Ok(json!({"allowed": call.server.authorizer.allows(user, &attributes)}))
 }

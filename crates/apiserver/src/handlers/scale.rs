@@ -47,7 +47,11 @@ pub async fn patch(call: &Call<'_>) -> Outcome<Reply> {
     .await
 }
 
-async fn set(call: &Call<'_>, dry_run: bool, mut wanted: impl FnMut(&Value) -> Outcome<Value>) -> Outcome<Reply> {
+async fn set(
+    call: &Call<'_>,
+    dry_run: bool,
+    mut wanted: impl FnMut(&Value) -> Outcome<Value>,
+) -> Outcome<Reply> {
     let written = modify(call, Facet::Main, dry_run, |object| {
         let scale = wanted(object)?;
         let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
@@ -92,7 +96,9 @@ fn scale_of(object: &Value) -> Value {
         Some(plain) if plain.get("matchLabels").is_none() && plain.get("matchExpressions").is_none() => {
             plain.as_object().map(|labels| LabelSelector::from_labels(labels).to_string()).unwrap_or_default()
         }
-        Some(selector) => LabelSelector::from_object(Some(selector)).map(|s| s.to_string()).unwrap_or_default(),
+        Some(selector) => {
+            LabelSelector::from_object(Some(selector)).map(|s| s.to_string()).unwrap_or_default()
+        }
         None => String::new(),
     };
     if !text.is_empty() {

@@ -1,24 +1,26 @@
 //! Tokens for ServiceAccounts (TokenRequest).
 
 use serde_json::{Value, json};
-use shoal_objects::{Errors, Path, meta};
+use shoal_objects::{Errors, meta};
 
 use crate::access::tokens::{Account, BoundObject, ObjectRef};
 use crate::handlers::{Call, served};
 use crate::index::Index;
+use crate::kinds::token_request;
 use crate::response::{Reply, reply};
 use crate::status::{Failure, Outcome};
-
-const DEFAULT_SECONDS: i64 = 3600;
-const SHORTEST: i64 = 600;
-const LONGEST: i64 = 1 << 32;
 
 /// Issues a token for the account of the path.
 pub async fn create(call: &Call<'_>) -> Outcome<Reply> {
     let dry_run = call.dry_run("CreateOptions")?;
     let mut request = call.body_object("authentication.k8s.io/v1", "TokenRequest")?;
-    let seconds = request.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(DEFAULT_SECONDS);
-    check_seconds(seconds)?;
+    token_request::default(&mut request);
+    let mut errors = Errors::new();
+    token_request::validate(&request, &mut errors);
+    if !errors.is_empty() {
+        return Err(Failure::invalid("authentication.k8s.io", "TokenRequest", "", &errors));
+    }
+    let seconds = request.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or_default();
     let account = call.served(&*call.stored().await?)?;
     let audiences: Vec<String> = match request.pointer("/spec/audiences").and_then(Value::as_array) {
         Some(list) if !list.is_empty() => list.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
@@ -37,32 +39,21 @@ pub async fn create(call: &Call<'_>) -> Outcome<Reply> {
         bound,
     };
     let id = call.server.entropy.uid();
-    let token = call.server.tokens.issue(&holder, &audiences, seconds, &id, now).map_err(|e| Failure::internal(format!("signing the token: {e}")))?;
+    let token = call
+        .server
+        .tokens
+        .issue(&holder, &audiences, seconds, &id, now)
+        .map_err(|e| Failure::internal(format!("signing the token: {e}")))?;
     request["metadata"] = json!({
         "name": meta::name(&account), "namespace": meta::namespace(&account), "uid": meta::uid(&account),
         "creationTimestamp": now.to_string(),
     });
     let reference = request.pointer("/spec/boundObjectRef").cloned().unwrap_or(Value::Null);
-    request["spec"] = json!({"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": reference});
+    request["spec"] =
+        json!({"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": reference});
     let token = if dry_run { String::new() } else { token };
     request["status"] = json!({"token": token, "expirationTimestamp": expires.to_string()});
     reply(call, 201, &request)
-}
-
-fn check_seconds(seconds: i64) -> Outcome<()> {
-    let mut errors = Errors::new();
-    let spec = Path::new("spec");
-    let path = spec.child("expirationSeconds");
-    if seconds < SHORTEST {
-        errors.invalid(&path, &json!(seconds), "may not specify a duration less than 10 minutes");
-    } else if seconds > LONGEST {
-        errors.invalid(&path, &json!(seconds), "may not specify a duration larger than 2^32 seconds");
-    }
-    if errors.is_empty() {
-        Ok(())
-    } else {
-        Err(Failure::invalid("authentication.k8s.io", "TokenRequest", "", &errors))
-    }
 }
 
 /// The token ends with the object it is bound to.
@@ -83,7 +74,9 @@ async fn find_bound(call: &Call<'_>, reference: &Value) -> Outcome<BoundObject> 
     };
     let object = served(resource, &object)?;
     if !uid.is_empty() && uid != meta::uid(&object) {
-        let why = format!("the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been deleted and then recreated");
+        let why = format!(
+            "the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been deleted and then recreated"
+        );
         return Err(Failure::conflict("", plural, name, &why));
     }
     let reference = ObjectRef { name: name.to_owned(), uid: meta::uid(&object).to_owned() };

@@ -10,7 +10,7 @@ use crate::admission;
 use crate::encode;
 use crate::handlers::create::{self, Written};
 use crate::handlers::{Call, complete, conform_known, to_storage};
-use crate::kinds::pod;
+use crate::kinds::{namespace, pod};
 use crate::registry::Resource;
 use crate::response::Reply;
 use crate::status::{Failure, Outcome};
@@ -67,7 +67,10 @@ pub async fn update(call: &Call<'_>, facet: Facet) -> Outcome<Reply> {
         let written = create::insert(call, object, dry_run).await?;
         return create::answer(call, 201, &written);
     }
-    if facet == Facet::Main && resource.traits.conditional_update && meta::resource_version(&object).is_empty() {
+    if facet == Facet::Main
+        && resource.traits.conditional_update
+        && meta::resource_version(&object).is_empty()
+    {
         exists?;
         let mut errors = Errors::new();
         errors.invalid(
@@ -279,9 +282,12 @@ fn validate(resource: &Resource, facet: Facet, proposed: &Value, current: &Value
             (rules.validate_update)(proposed, current, &mut errors);
         }
         Facet::Status | Facet::Approval => (rules.validate_status)(proposed, current, &mut errors),
-        Facet::EphemeralContainers => pod::validate_ephemeral_containers_update(proposed, current, &mut errors),
+        Facet::EphemeralContainers => {
+            pod::validate_ephemeral_containers_update(proposed, current, &mut errors)
+        }
         Facet::Resize => pod::validate_resize(proposed, current, &mut errors),
-        Facet::Finalize | Facet::Binding => {}
+        Facet::Finalize => namespace::validate_finalize(proposed, &mut errors),
+        Facet::Binding => {}
     }
     if errors.is_empty() {
         return Ok(());

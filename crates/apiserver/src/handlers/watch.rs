@@ -12,7 +12,7 @@ use shoal_store::{Event, EventKind, Object, Range, Watcher};
 use tokio::time::{Instant, Sleep};
 
 use crate::encode;
-use crate::handlers::{Call, served, view};
+use crate::handlers::{Call, list, served, view};
 use crate::kinds::options;
 use crate::metrics::Gauge;
 use crate::negotiate::View;
@@ -21,9 +21,12 @@ use crate::response::Reply;
 use crate::selection::Selection;
 use crate::server::Inner;
 use crate::status::{Failure, Outcome};
+use crate::table::Include;
 
 /// Without `timeoutSeconds` a watch lasts between this and twice this.
 const SHORTEST: u64 = 30 * 60;
+/// Nobody sees the end of a longer one, and moments further away cannot be told.
+const LONGEST: u64 = 10 * 365 * 24 * 60 * 60;
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// Several events are sent together up to this size.
 const CHUNK: usize = 64 * 1024;
@@ -35,6 +38,7 @@ pub struct WatchBody {
     namespace: String,
     selection: Selection,
     view: View,
+    include: Include,
     /// Column definitions go with the first Table only.
     columns_sent: bool,
     phase: Phase,
@@ -57,6 +61,7 @@ pub async fn watch(call: &Call<'_>) -> Outcome<Reply> {
     let resource = call.target.resource.clone();
     let abilities = &call.server.abilities;
     let query = &call.query;
+    let include = view::for_watch(call)?;
     let timeout = query.number("timeoutSeconds")?;
     let selection = Selection::parse(&resource, query, abilities.shard_selector)?;
     let version = query.get("resourceVersion").unwrap_or_default();
@@ -95,9 +100,7 @@ pub async fn watch(call: &Call<'_>) -> Outcome<Reply> {
     let mut initial = Vec::new();
     let mut start = from;
     if streaming_list || (from == 0 && !skip_initial) {
-        if from > store.revision() {
-            store.wait_for(from).await;
-        }
+        list::await_revision(store, from).await?;
         let range = if namespace.is_empty() { Range::All } else { Range::Namespace(&namespace) };
         let listing = store.list(&resource.table, range, None, 0).await;
         start = listing.revision;
@@ -110,7 +113,7 @@ pub async fn watch(call: &Call<'_>) -> Outcome<Reply> {
         return Ok(Reply::full(200, expired_event(start, store.compacted()), "application/json"));
     };
     let seconds = match timeout {
-        Some(n) if n > 0 => n as u64,
+        Some(n) if n > 0 => n.unsigned_abs().min(LONGEST),
         _ => SHORTEST + call.server.entropy.below(SHORTEST),
     };
     let now = Instant::now();
@@ -120,6 +123,7 @@ pub async fn watch(call: &Call<'_>) -> Outcome<Reply> {
         namespace,
         selection,
         view: call.accepted.view,
+        include,
         columns_sent: false,
         phase: Phase::Initial(initial.into_iter()),
         watcher,
@@ -229,22 +233,21 @@ impl WatchBody {
             EventKind::Updated => "MODIFIED",
             EventKind::Deleted => "DELETED",
         };
-        let columns = !std::mem::replace(&mut self.columns_sent, true);
-        encode::event_of(name, &view::event_object(&self.server, &self.resource, self.view, value, columns))
+        encode::event_of(name, &self.shown(value))
     }
 
-    fn bookmark(&self, revision: u64, ends_initial: bool) -> Bytes {
+    fn shown(&mut self, object: Value) -> Value {
+        let headers = !std::mem::replace(&mut self.columns_sent, true);
+        view::event_object(&self.server, self.view, self.include, object, headers)
+    }
+
+    fn bookmark(&mut self, revision: u64, ends_initial: bool) -> Bytes {
         let mut metadata = json!({"resourceVersion": revision.to_string()});
         if ends_initial {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        let object =
-            json!({"kind": &*self.resource.kind, "apiVersion": &*self.resource.api_version, "metadata": metadata});
-        let object = match self.view {
-            View::Full => object,
-            _ => view::event_object(&self.server, &self.resource, self.view, object, false),
-        };
-        encode::event_of("BOOKMARK", &object)
+        let object = json!({"kind": &*self.resource.kind, "apiVersion": &*self.resource.api_version, "metadata": metadata});
+        encode::event_of("BOOKMARK", &self.shown(object))
     }
 }
 

@@ -24,6 +24,13 @@ pub const RULES: Rules = Rules {
     validate,
     validate_update,
     validate_status,
+    warnings: |claim| {
+        let old = meta::annotation(claim, OLD_CLASS).is_some();
+        let text = format!(
+            "metadata.annotations[{OLD_CLASS}]: deprecated since v1.8; use \"storageClassName\" attribute instead"
+        );
+        if old { vec![text] } else { Vec::new() }
+    },
     ..Rules::NONE
 };
 

@@ -6,13 +6,14 @@ use shoal_objects::{Errors, Path, Value, meta};
 use super::Rules;
 use super::access::{bool_at, child_mut, field, part, set_default, set_default_str, str_at};
 use super::pod::defaults::default_template_of;
+use super::pod::warnings;
 use super::{checks, cron, job};
 
 /// Names of jobs are the CronJob's with 11 characters added.
 const MAX_NAME: usize = 52;
 
 /// The rules of CronJob.
-pub const RULES: Rules = Rules { default, validate, ..Rules::NONE };
+pub const RULES: Rules = Rules { default, validate, warnings, ..Rules::NONE };
 
 fn default(cron_job: &mut Value) {
     let Some(spec) = child_mut(cron_job, "spec") else { return };
@@ -70,6 +71,15 @@ fn validate_job_template(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     if bool_at(job_spec, "manualSelector") {
         errors.not_supported(&path.child("manualSelector"), "true", &["nil", "false"]);
     }
+}
+
+fn warnings(cron_job: &Value) -> Vec<String> {
+    let mut warnings = warnings::of_name(cron_job, "Pod names and hostnames");
+    let spec = Path::new("spec");
+    let path = spec.child("jobTemplate");
+    let job_spec = part(part(part(cron_job, "spec"), "jobTemplate"), "spec");
+    warnings.extend(warnings::of_template(job_spec, &path.child("spec")));
+    warnings
 }
 
 fn check_time_zone(zone: &str) -> Result<(), String> {

@@ -7,6 +7,7 @@ use super::Rules;
 use super::access::{at, child_mut, field, part, set, set_default, set_default_str, str_at};
 use super::checks;
 use super::pod::defaults::default_template_of;
+use super::pod::warnings;
 use super::pod_template::{selects_everything, validate_labels_match, validate_long_running};
 
 /// Where the template generation of old API versions is kept.
@@ -20,6 +21,7 @@ pub const RULES: Rules = Rules {
     validate,
     validate_update,
     validate_status,
+    warnings: warnings::of_owner,
     ..Rules::NONE
 };
 

@@ -7,10 +7,18 @@ use super::Rules;
 use super::access::{child_mut, field, int_at, part, set_default, set_default_str, str_at};
 use super::checks;
 use super::pod::defaults::default_template_of;
+use super::pod::warnings;
 use super::pod_template::{validate_labels_match, validate_long_running, validate_selector};
 
 /// The rules of Deployment.
-pub const RULES: Rules = Rules { default, validate, validate_update, validate_status, ..Rules::NONE };
+pub const RULES: Rules = Rules {
+    default,
+    validate,
+    validate_update,
+    validate_status,
+    warnings: warnings::of_owner,
+    ..Rules::NONE
+};
 
 fn default(deployment: &mut Value) {
     let Some(spec) = child_mut(deployment, "spec") else { return };

@@ -1,6 +1,6 @@
 //! PodDisruptionBudget.
 
-use serde_json::json;
+use shoal_objects::invalid::Reason;
 use shoal_objects::selector::validate_label_selector;
 use shoal_objects::{Errors, Path, Value};
 
@@ -16,13 +16,16 @@ fn validate(budget: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     let (minimum, maximum) = (field(spec, "minAvailable"), field(spec, "maxUnavailable"));
     if minimum.is_some() && maximum.is_some() {
-        let value = json!({
-            "MinAvailable": minimum,
-            "Selector": field(spec, "selector"),
-            "MaxUnavailable": maximum,
-            "UnhealthyPodEvictionPolicy": field(spec, "unhealthyPodEvictionPolicy"),
-        });
-        errors.invalid(&path, &value, "minAvailable and maxUnavailable cannot be both set");
+        // The fields in the order and under the names of the Go type.
+        let value = format!(
+            "{{\"MinAvailable\":{},\"Selector\":{},\"MaxUnavailable\":{},\"UnhealthyPodEvictionPolicy\":{}}}",
+            part(spec, "minAvailable"),
+            part(spec, "selector"),
+            part(spec, "maxUnavailable"),
+            part(spec, "unhealthyPodEvictionPolicy"),
+        );
+        let detail = "minAvailable and maxUnavailable cannot be both set";
+        errors.push(&path, Reason::Invalid, format!("Invalid value: {value}: {detail}"));
     }
     for (name, value) in [("minAvailable", minimum), ("maxUnavailable", maximum)] {
         if let Some(value) = value {

@@ -12,6 +12,7 @@ use super::access::{
 use super::checks;
 use super::pod::defaults::default_template_of;
 use super::pod::validate::validate_template;
+use super::pod::warnings;
 use super::pod_template::{template, validate_labels_match};
 
 const UID_LABEL: &str = "batch.kubernetes.io/controller-uid";
@@ -21,8 +22,15 @@ const NAME_LABELS: [&str; 2] = ["batch.kubernetes.io/job-name", "job-name"];
 const MAX_INDEXED_PARALLELISM: i64 = 100_000;
 
 /// The rules of Job.
-pub const RULES: Rules =
-    Rules { default, prepare_create, validate, validate_update, validate_status, ..Rules::NONE };
+pub const RULES: Rules = Rules {
+    default,
+    prepare_create,
+    validate,
+    validate_update,
+    validate_status,
+    warnings: warnings::of_owner,
+    ..Rules::NONE
+};
 
 fn default(job: &mut Value) {
     let Some(spec) = child_mut(job, "spec") else { return };

@@ -18,6 +18,11 @@ pub const RULES: Rules = Rules {
         validate_resources(new, errors);
         validate_update(new, old, errors);
     },
+    warnings: |node| {
+        let used = at(node, &["spec", "externalID"]).is_some_and(|id| id != "");
+        let text = "spec.externalID: this field is deprecated, and is unused by Kubernetes";
+        if used { vec![text.to_owned()] } else { Vec::new() }
+    },
     ..Rules::NONE
 };
 

@@ -7,10 +7,18 @@ use super::Rules;
 use super::access::{child_mut, int_at, part, set_default};
 use super::checks;
 use super::pod::defaults::default_template_of;
+use super::pod::warnings;
 use super::pod_template::{validate_labels_match, validate_long_running, validate_selector};
 
 /// The rules of ReplicaSet.
-pub const RULES: Rules = Rules { default, validate, validate_update, validate_status, ..Rules::NONE };
+pub const RULES: Rules = Rules {
+    default,
+    validate,
+    validate_update,
+    validate_status,
+    warnings: warnings::of_owner,
+    ..Rules::NONE
+};
 
 /// The counters of a ReplicaSet's or ReplicationController's status.
 const COUNTERS: [&str; 5] =

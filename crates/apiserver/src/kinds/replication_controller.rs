@@ -7,11 +7,17 @@ use super::Rules;
 use super::access::{at, child_mut, field, object_at, part, set, set_default};
 use super::checks;
 use super::pod::defaults::default_template_of;
+use super::pod::warnings;
 use super::pod_template::validate_long_running;
 
 /// The rules of ReplicationController.
-pub const RULES: Rules =
-    Rules { default, validate, validate_status: super::replica_set::validate_status, ..Rules::NONE };
+pub const RULES: Rules = Rules {
+    default,
+    validate,
+    validate_status: super::replica_set::validate_status,
+    warnings: warnings::of_owner,
+    ..Rules::NONE
+};
 
 /// Selector and labels default to the labels of the template.
 fn default(controller: &mut Value) {

@@ -71,7 +71,7 @@ pub fn is_standard_quota(name: &str) -> bool {
     COMPUTE.contains(&base) || COUNTED.contains(&name) || name == "requests.storage" || is_huge_page(name)
 }
 
-/// A resource's name: one of the known ones, or with a domain. Says whether it was well-formed.
+/// A resource's name: one of the known ones, or with a domain.
 pub fn validate_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
     let found = names::qualified_name(name);
     if found.is_empty() && !name.contains('/') && !is_standard_quota(name) && name != "storage" {

@@ -20,6 +20,7 @@ pub const RULES: Rules = Rules {
     validate: service_validation::validate,
     validate_update: service_validation::validate_update,
     validate_status: service_validation::validate_status,
+    warnings,
     name: NameRule::Label1035,
     ..Rules::NONE
 };
@@ -181,6 +182,26 @@ fn remove_if_same(new: &mut Value, old: &Value, name: &str) {
     }
 }
 
+/// Fields that have no effect on this service.
+fn warnings(service: &Value) -> Vec<String> {
+    let Some(spec) = field(service, "spec") else { return Vec::new() };
+    let mut found = Vec::new();
+    if is_headless(spec) {
+        for name in ["loadBalancerIP", "externalIPs"] {
+            if is_set(spec, name) {
+                found.push(format!("spec.{name} is ignored when spec.clusterIP is \"None\""));
+            }
+        }
+        if str_at(spec, "sessionAffinity") != "None" {
+            found.push("spec.SessionAffinity is ignored for headless services".to_owned());
+        }
+    }
+    if is_set(spec, "externalName") && str_at(spec, "type") != "ExternalName" {
+        found.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
+    }
+    found
+}
+
 /// `spec.type`
 pub(super) fn type_of(service: &Value) -> &str {
     field(service, "spec").map(|spec| str_at(spec, "type")).unwrap_or_default()
@@ -313,6 +334,22 @@ mod tests {
                 "sessionAffinity": "None", "type": "ExternalName",
             })
         );
+    }
+
+    #[test]
+    fn fields_without_effect_are_told() {
+        let mut service =
+            json!({"spec": {"clusterIP": "None", "sessionAffinity": "ClientIP", "externalName": "x"}});
+        default(&mut service);
+        prepare_create(&mut service);
+        assert_eq!(
+            warnings(&service),
+            [
+                "spec.SessionAffinity is ignored for headless services",
+                "spec.externalName is ignored when spec.type is not \"ExternalName\""
+            ]
+        );
+        assert!(warnings(&node_port_service()).is_empty());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! StatefulSet.
 
-use serde_json::json;
+use shoal_objects::invalid::Reason;
 use shoal_objects::meta::{validate_annotations, validate_labels};
 use shoal_objects::{Errors, Path, Value};
 
@@ -9,6 +9,7 @@ use super::access::{
     at, carry_over, child_mut, existing_mut, field, list_mut, part, set_default, set_default_str, str_at,
 };
 use super::pod::defaults::default_template_of;
+use super::pod::warnings;
 use super::pod_template::{template, validate_labels_match, validate_restarts_always, validate_selector};
 use super::{checks, claim};
 
@@ -26,7 +27,14 @@ const MUTABLE: [&str; 7] = [
 ];
 
 /// The rules of StatefulSet.
-pub const RULES: Rules = Rules { default, validate, validate_update, validate_status, ..Rules::NONE };
+pub const RULES: Rules = Rules {
+    default,
+    validate,
+    validate_update,
+    validate_status,
+    warnings: warnings::of_owner,
+    ..Rules::NONE
+};
 
 fn default(set: &mut Value) {
     let Some(spec) = child_mut(set, "spec") else { return };
@@ -128,8 +136,10 @@ fn validate_strategy(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             }
         }
         (other, rolling) => {
-            let value = json!({"Type": other, "RollingUpdate": rolling});
-            errors.invalid(path, &value, "must be 'RollingUpdate' or 'OnDelete'");
+            let rolling = rolling.unwrap_or(&Value::Null);
+            let value = format!("{{\"Type\":{other:?},\"RollingUpdate\":{rolling}}}");
+            let detail = "must be 'RollingUpdate' or 'OnDelete'";
+            errors.push(path, Reason::Invalid, format!("Invalid value: {value}: {detail}"));
         }
     }
 }

@@ -13,7 +13,8 @@ use super::resource_lists::{amounts, round_up};
 use super::{Rules, checks};
 
 /// The rules of PersistentVolume.
-pub const RULES: Rules = Rules { default, prepare_create, validate, validate_update, ..Rules::NONE };
+pub const RULES: Rules =
+    Rules { default, prepare_create, validate, validate_update, warnings, ..Rules::NONE };
 
 /// The kinds of storage behind a volume.
 const SOURCES: [&str; 22] = [
@@ -70,6 +71,14 @@ fn default(volume: &mut Value) {
         set_default_str(scale, "storageMode", "ThinProvisioned");
         set_default_str(scale, "fsType", "xfs");
     }
+}
+
+fn warnings(volume: &Value) -> Vec<String> {
+    let recycled =
+        field(volume, "spec").is_some_and(|spec| str_at(spec, "persistentVolumeReclaimPolicy") == "Recycle");
+    let text = "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the \
+                recommended approach is to use dynamic provisioning.";
+    if recycled { vec![text.to_owned()] } else { Vec::new() }
 }
 
 fn prepare_create(volume: &mut Value) {

@@ -96,8 +96,11 @@ pub enum Conversion {
 /// All served resources.
 pub struct Registry {
     resources: Vec<Arc<Resource>>,
-    by_path: HashMap<(Box<str>, Box<str>, Box<str>), usize>,
+    by_path: HashMap<PathKey, usize>,
 }
+
+/// Group, version and plural.
+type PathKey = (Box<str>, Box<str>, Box<str>);
 
 const TABLE: &str = include_str!("resources.txt");
 const ALL: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
@@ -147,7 +150,11 @@ impl Registry {
 impl Resource {
     /// `deployments.apps`, or `pods` for the core group.
     pub fn qualified(&self) -> String {
-        if self.group.is_empty() { self.plural.to_string() } else { format!("{}.{}", self.plural, self.group) }
+        if self.group.is_empty() {
+            self.plural.to_string()
+        } else {
+            format!("{}.{}", self.plural, self.group)
+        }
     }
 
     /// `Deployment.apps`, or `Pod` for the core group.
@@ -178,7 +185,9 @@ impl Resource {
 
 fn parse_line(line: &str) -> Option<Resource> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let [api_version, plural, kind, scope, verbs, short, categories, subs, flags] = words[..] else { return None };
+    let [api_version, plural, kind, scope, verbs, short, categories, subs, flags] = words[..] else {
+        return None;
+    };
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let list = |s: &str| -> Vec<Box<str>> {
         s.split(',').filter(|w| *w != "-" && !w.is_empty()).map(Box::from).collect()

@@ -37,7 +37,8 @@ const SELECTORS: [&str; 9] = [
 pub fn writes(count: impl Into<prop::collection::SizeRange>) -> impl Strategy<Value = Vec<Write>> {
     let put = (0..NAMESPACES.len(), 0..10u8, prop::option::weighted(0.8, 0..3u8), 0..3u8)
         .prop_map(|(namespace, name, label, data)| Write::Put { namespace, name, label, data });
-    let delete = (0..NAMESPACES.len(), 0..10u8).prop_map(|(namespace, name)| Write::Delete { namespace, name });
+    let delete =
+        (0..NAMESPACES.len(), 0..10u8).prop_map(|(namespace, name)| Write::Delete { namespace, name });
     prop::collection::vec(prop_oneof![3 => put, 1 => delete], count)
 }
 

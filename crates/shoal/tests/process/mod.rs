@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use rustix::process::Pid;
+pub use rustix::process::Signal;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -52,6 +54,15 @@ impl Cluster {
         self.ready.split(' ').nth(1).unwrap().rsplit_once(':').unwrap().1.parse().unwrap()
     }
 
+    pub fn signal(&self, signal: Signal) {
+        rustix::process::kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// The exit code; waits for the end.
+    pub fn wait(&mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+
     /// Ends the process without a warning, as a power failure would.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
@@ -67,9 +78,8 @@ impl Cluster {
 
     /// Sends SIGTERM and returns the exit code.
     pub fn stop(&mut self) -> Option<i32> {
-        let id = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
-        self.child.wait().unwrap().code()
+        self.signal(Signal::TERM);
+        self.wait()
     }
 }
 
@@ -108,6 +118,27 @@ pub fn failure(mut command: Command) -> String {
     line.to_owned()
 }
 
+/// GETs `path` with the credentials of a kubeconfig; the whole answer as text.
+pub fn get(kubeconfig: &Path, path: &str) -> io::Result<String> {
+    exchange(kubeconfig, &format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"))
+}
+
+/// POSTs a JSON object.
+pub fn post(kubeconfig: &Path, path: &str, object: &Value) -> io::Result<String> {
+    let body = object.to_string();
+    let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
+    let about = format!("content-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+    exchange(kubeconfig, &format!("{head}{about}{body}"))
+}
+
+fn exchange(kubeconfig: &Path, request: &str) -> io::Result<String> {
+    let mut stream = connect(kubeconfig)?;
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    Ok(String::from_utf8(answer).unwrap())
+}
+
 /// The credentials of a kubeconfig, and the address of its server.
 pub fn tls(kubeconfig: &Path) -> io::Result<(ClientConfig, String)> {
     let config: Value = serde_saphyr::from_str(&std::fs::read_to_string(kubeconfig)?).unwrap();
@@ -124,13 +155,9 @@ pub fn tls(kubeconfig: &Path) -> io::Result<(ClientConfig, String)> {
     Ok((tls, cluster["server"].as_str().unwrap().strip_prefix("https://").unwrap().to_owned()))
 }
 
-/// GETs `path` with the credentials of a kubeconfig; the whole answer as text.
-pub fn get(kubeconfig: &Path, path: &str) -> io::Result<String> {
+/// A connection with the credentials of a kubeconfig.
+pub fn connect(kubeconfig: &Path) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
     let (tls, address) = tls(kubeconfig)?;
     let session = ClientConnection::new(Arc::new(tls), ServerName::try_from("127.0.0.1").unwrap()).unwrap();
-    let mut stream = StreamOwned::new(session, TcpStream::connect(address)?);
-    write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    Ok(String::from_utf8(answer).unwrap())
+    Ok(StreamOwned::new(session, TcpStream::connect(address)?))
 }

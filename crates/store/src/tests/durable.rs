@@ -250,3 +250,41 @@ async fn snapshots_replace_the_journal_and_are_recovered_from() {
         assert_eq!((store.revision(), contents(&store).await), (revision, after));
     }
 }
+
+#[tokio::test]
+async fn a_write_whose_caller_went_away_still_happens() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    {
+        let mut put = std::pin::pin!(store.put("pods", "a", Precondition::Absent, encoded("a")));
+        let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(put.as_mut().poll(cx))).await;
+        assert!(polled.is_pending());
+    }
+    store.flush().await;
+    assert_eq!(store.get("pods", "a").await.unwrap().revision, 2);
+}
+
+#[tokio::test]
+async fn a_snapshot_that_cannot_be_written_stops_nothing() {
+    for name in ["snapshot-R.snap.tmp", "journal-R.log.tmp"] {
+        let dir = tempfile::tempdir().unwrap();
+        let obstacles: Vec<_> =
+            (0..200).map(|revision| dir.path().join(name.replace('R', &format!("{revision:020}")))).collect();
+        let store =
+            Store::open(dir.path(), Options { snapshot_bytes: 1 << 10, ..Options::default() }).unwrap();
+        for path in &obstacles {
+            std::fs::create_dir(path).unwrap();
+        }
+        create(&store, "a").await;
+        for _ in 0..100 {
+            update(&store, "a").await;
+        }
+        assert_eq!((store.stats().snapshots, store.revision()), (0, 102));
+        drop(store);
+        for path in &obstacles {
+            std::fs::remove_dir(path).unwrap();
+        }
+        let store = open(dir.path());
+        assert_eq!(store.get("pods", "a").await.unwrap().revision, 102);
+    }
+}

@@ -4,6 +4,7 @@ mod damage;
 mod durable;
 mod memory;
 mod model;
+mod racing;
 mod watching;
 
 use std::sync::Arc;

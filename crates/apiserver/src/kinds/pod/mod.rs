@@ -16,6 +16,7 @@ mod tests;
 mod update;
 pub mod validate;
 mod volumes;
+pub mod warnings;
 
 use serde_json::{Value, json};
 use shoal_objects::Map;
@@ -41,6 +42,7 @@ pub const RULES: Rules = Rules {
     validate: validate::validate_pod,
     validate_update: update::validate_pod_update,
     validate_status: status::validate_pod_status,
+    warnings: warnings::of_pod,
     ..Rules::NONE
 };
 

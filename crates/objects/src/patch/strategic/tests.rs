@@ -2,20 +2,10 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::schema::{Field, ListType};
+use crate::schema::Field;
 
 fn field(name: &str, shape: Shape, patch: PatchStrategy) -> Field {
-    let name = name.into();
-    Field {
-        name,
-        shape,
-        required: false,
-        list: ListType::Atomic,
-        atomic: false,
-        patch,
-        tag: 0,
-        embedded_tag: 0,
-    }
+    Field { patch, ..Field::new(name, shape) }
 }
 
 fn plain(name: &str, shape: Shape) -> Field {
