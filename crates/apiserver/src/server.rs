@@ -211,7 +211,6 @@ impl Server {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let inner = &self.inner;
-        let _slot = self.admit(parts)?;
         let query = Query::parse(parts.uri.query());
         let (user, target, verb) = match inner.authorize(parts, &query, label)? {
             Authorized::Resource(user, target, verb) => (user, target, verb),
@@ -222,6 +221,8 @@ impl Server {
         let accepted = negotiate::accept(&parts.headers, protobuf)?;
         // Nobody who may not do this has anything read from them.
         let body = read_body(parts, body).await?;
+        // A client that takes its time to send takes no place from others meanwhile.
+        let _slot = self.admit(verb)?;
         let headers = &parts.headers;
         handlers::handle(&Call {
             server: inner,
@@ -237,11 +238,10 @@ impl Server {
         .await
     }
 
-    fn admit(&self, parts: &Parts) -> Outcome<Slot> {
+    fn admit(&self, verb: &str) -> Outcome<Slot> {
         let inner = &self.inner;
         let slot = Slot(inner.clone());
-        let watching = parts.uri.query().is_some_and(|q| q.contains("watch="));
-        if inner.in_flight.fetch_add(1, Ordering::Relaxed) >= inner.max_in_flight && !watching {
+        if inner.in_flight.fetch_add(1, Ordering::Relaxed) >= inner.max_in_flight && verb != "watch" {
             let text = "Too many requests, please try again later.";
             let mut failure = Failure::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", text);
             failure.retry_after = Some(1);

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Value, json};
 use shoal_objects::Errors;
-use shoal_store::{Listing, Object, Range};
+use shoal_store::{Listing, Object, Range, Store};
 
 use crate::handlers::{Call, view};
 use crate::kinds::options;
@@ -18,7 +18,7 @@ use crate::selection::Selection;
 use crate::status::{Failure, Outcome};
 use crate::{encode, negotiate::View};
 
-/// How long a list waits for a revision that is not there yet.
+/// How long a read waits for a revision that is not there yet.
 const FUTURE_WAIT: Duration = Duration::from_secs(3);
 /// How many objects are looked at in one step when a selector is given.
 const SELECT_STEP: usize = 1_000;
@@ -137,15 +137,21 @@ pub async fn select(call: &Call<'_>, selection: &Selection) -> Outcome<Selected>
         })?,
     };
     let store = &call.server.store;
-    if asked > store.revision() && tokio::time::timeout(FUTURE_WAIT, store.wait_for(asked)).await.is_err() {
-        return Err(Failure::too_large_resource_version(asked, store.revision()));
-    }
+    await_revision(store, asked).await?;
     let at = match (version, version_match) {
         (_, "Exact") => Some(asked),
         ("0", _) => call.server.stale_revision(),
         _ => None,
     };
     page(call, resource, selection, namespace, at, None, limit).await
+}
+
+/// Waits for a revision that is not there yet, but not for long.
+pub async fn await_revision(store: &Store, revision: u64) -> Outcome<()> {
+    if revision > store.revision() && tokio::time::timeout(FUTURE_WAIT, store.wait_for(revision)).await.is_err() {
+        return Err(Failure::too_large_resource_version(revision, store.revision()));
+    }
+    Ok(())
 }
 
 /// Collects one page; with a selector the store is read on until the page is full.

@@ -1,7 +1,7 @@
 //! PATCH of one object.
 
 use serde_json::Value;
-use shoal_objects::patch::{JsonPatchError, json_patch, merge_patch, strategic_merge};
+use shoal_objects::patch::{JsonPatchError, StrategicError, json_patch, merge_patch, strategic_merge};
 use shoal_objects::schema::TypeId;
 use shoal_objects::{Errors, Path, meta};
 
@@ -86,10 +86,18 @@ pub fn apply(type_id: Option<TypeId>, patch: &Patch, current: &Value) -> Outcome
                 ));
             };
             strategic_merge(builtin::types(), type_id, &mut proposed, &patch.body)
-                .map_err(|error| Failure::internal(error.to_string()))?;
+                .map_err(strategic_failure)?;
         }
     }
     Ok(proposed)
+}
+
+fn strategic_failure(error: StrategicError) -> Failure {
+    match error {
+        StrategicError::BadRequest(why) => Failure::bad_request(why),
+        StrategicError::Unprocessable(why) => Failure::new(http::StatusCode::UNPROCESSABLE_ENTITY, "Invalid", why),
+        StrategicError::Internal(why) => Failure::internal(why),
+    }
 }
 
 /// A patch cannot make another object of this one.

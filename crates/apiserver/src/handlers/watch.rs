@@ -12,7 +12,7 @@ use shoal_store::{Event, EventKind, Object, Range, Watcher};
 use tokio::time::{Instant, Sleep};
 
 use crate::encode;
-use crate::handlers::{Call, served, view};
+use crate::handlers::{Call, list, served, view};
 use crate::kinds::options;
 use crate::metrics::Gauge;
 use crate::negotiate::View;
@@ -25,6 +25,8 @@ use crate::table::Include;
 
 /// Without `timeoutSeconds` a watch lasts between this and twice this.
 const SHORTEST: u64 = 30 * 60;
+/// Nobody sees the end of a longer one, and moments further away cannot be told.
+const LONGEST: u64 = 10 * 365 * 24 * 60 * 60;
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// Several events are sent together up to this size.
 const CHUNK: usize = 64 * 1024;
@@ -98,9 +100,7 @@ pub async fn watch(call: &Call<'_>) -> Outcome<Reply> {
     let mut initial = Vec::new();
     let mut start = from;
     if streaming_list || (from == 0 && !skip_initial) {
-        if from > store.revision() {
-            store.wait_for(from).await;
-        }
+        list::await_revision(store, from).await?;
         let range = if namespace.is_empty() { Range::All } else { Range::Namespace(&namespace) };
         let listing = store.list(&resource.table, range, None, 0).await;
         start = listing.revision;
@@ -113,7 +113,7 @@ pub async fn watch(call: &Call<'_>) -> Outcome<Reply> {
         return Ok(Reply::full(200, expired_event(start, store.compacted()), "application/json"));
     };
     let seconds = match timeout {
-        Some(n) if n > 0 => n as u64,
+        Some(n) if n > 0 => n.unsigned_abs().min(LONGEST),
         _ => SHORTEST + call.server.entropy.below(SHORTEST),
     };
     let now = Instant::now();
