@@ -4,6 +4,7 @@
 
 pub mod access;
 mod admission;
+pub mod audit;
 mod authorize;
 mod body;
 mod bootstrap;
@@ -29,4 +30,4 @@ mod status;
 mod table;
 
 pub use body::Body;
-pub use server::{Abilities, Options, Server};
+pub use server::{Abilities, Options, Server, StartError};

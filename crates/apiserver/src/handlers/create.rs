@@ -57,9 +57,13 @@ pub async fn insert(call: &Call<'_>, mut object: Value, dry_run: bool) -> Outcom
         (resource.rules.prepare_create)(&mut candidate);
         let reserved = call.server.allocate(resource, &mut candidate, None, dry_run)?;
         validate(resource, &candidate)?;
+        let charge = admission::validate_create(call, &candidate, dry_run).await?;
         (resource.rules.warnings)(&candidate).into_iter().for_each(|text| call.warn(text));
         let name = meta::name(&candidate).to_owned();
         let key = resource.key(meta::namespace(&candidate), &name);
+        if let Some(object) = &mut call.trail.lock().object {
+            object.name.clone_from(&name);
+        }
         complete(resource, &mut candidate);
         if dry_run {
             if call.server.store.get(&resource.table, &key).await.is_some() {
@@ -74,6 +78,7 @@ pub async fn insert(call: &Call<'_>, mut object: Value, dry_run: bool) -> Outcom
         match put.await {
             Ok(object) => {
                 reserved.keep();
+                charge.settle(call).await;
                 return Ok(Written::Stored(object));
             }
             Err(WriteError::Unavailable(why)) => return Err(Failure::unavailable(&why)),

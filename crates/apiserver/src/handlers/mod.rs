@@ -26,6 +26,7 @@ use shoal_objects::Errors;
 use shoal_store::Object;
 
 use crate::access::UserInfo;
+use crate::audit::Trail;
 use crate::decode;
 use crate::encode;
 use crate::kinds::{event, hpa, options};
@@ -56,6 +57,8 @@ pub struct Call<'a> {
     pub user: UserInfo,
     /// Texts for `Warning` headers.
     pub warnings: &'a Mutex<Vec<String>>,
+    /// What the audit log will say.
+    pub trail: &'a Mutex<Trail>,
 }
 
 /// What is done about fields the type does not have.
@@ -152,12 +155,18 @@ impl Call<'_> {
             accepted: self.accepted,
             user: self.user.clone(),
             warnings: self.warnings,
+            trail: self.trail,
         }
     }
 
     /// Adds a `Warning` header to the answer.
     pub fn warn(&self, text: impl Into<String>) {
         self.warnings.lock().push(text.into());
+    }
+
+    /// Adds a note to the request's line in the audit log.
+    pub fn annotate_audit(&self, key: &str, text: String) {
+        self.trail.lock().note(key, text);
     }
 
     /// Whether the request only wants to know what would happen. Options that make no sense are refused.

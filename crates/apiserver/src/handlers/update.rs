@@ -114,11 +114,10 @@ pub async fn modify(
         conform_known(resource, &mut current);
         let conditional = check_version(resource, &proposed, &current)?;
         prepare(call, facet, &mut proposed, &current);
-        if facet == Facet::Main {
-            admission::update(call, &mut proposed, &current).await?;
-        }
+        admission::update(call, facet, &mut proposed, &current).await?;
         let reserved = call.server.allocate(resource, &mut proposed, Some(&current), dry_run)?;
         validate(resource, facet, &proposed, &current)?;
+        let charge = admission::validate_update(call, facet, &proposed, &current, dry_run).await?;
         (resource.rules.warnings)(&proposed).into_iter().for_each(|text| call.warn(text));
         complete(resource, &mut proposed);
         if proposed == shown {
@@ -141,6 +140,7 @@ pub async fn modify(
         match result {
             Ok(written) => {
                 reserved.keep();
+                charge.settle(call).await;
                 if finished {
                     call.server.release(resource, &current);
                 }

@@ -11,6 +11,7 @@ use shoal_objects::{Errors, Path};
 use shoal_store::{Event, EventKind, Object, Range, Watcher};
 use tokio::time::{Instant, Sleep};
 
+use crate::audit::Pending;
 use crate::encode;
 use crate::handlers::{Call, list, served, view};
 use crate::kinds::options;
@@ -48,6 +49,7 @@ pub struct WatchBody {
     bookmark_at: std::pin::Pin<Box<Sleep>>,
     ends_at: std::pin::Pin<Box<Sleep>>,
     _open: Gauge,
+    audit: Option<Pending>,
 }
 
 enum Phase {
@@ -132,6 +134,7 @@ pub async fn watch(call: &Call<'_>) -> Outcome<Reply> {
         bookmark_at: Box::pin(tokio::time::sleep_until(now + BOOKMARK_EVERY)),
         ends_at: Box::pin(tokio::time::sleep_until(now + Duration::from_secs(seconds))),
         _open: call.server.metrics.watcher_opened(),
+        audit: None,
     };
     Ok(Reply::watch(body))
 }
@@ -142,6 +145,11 @@ fn expired_event(asked: u64, oldest: u64) -> Bytes {
 }
 
 impl WatchBody {
+    /// Has the end of the watch logged.
+    pub fn log_end(&mut self, pending: Option<Pending>) {
+        self.audit = pending;
+    }
+
     /// The next piece of the stream; `None` ends it.
     pub fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         loop {
