@@ -148,7 +148,9 @@ pub async fn select(call: &Call<'_>, selection: &Selection) -> Outcome<Selected>
 
 /// Waits for a revision that is not there yet, but not for long.
 pub async fn await_revision(store: &Store, revision: u64) -> Outcome<()> {
-    if revision > store.revision() && tokio::time::timeout(FUTURE_WAIT, store.wait_for(revision)).await.is_err() {
+    if revision > store.revision()
+        && tokio::time::timeout(FUTURE_WAIT, store.wait_for(revision)).await.is_err()
+    {
         return Err(Failure::too_large_resource_version(revision, store.revision()));
     }
     Ok(())

@@ -95,7 +95,9 @@ pub fn apply(type_id: Option<TypeId>, patch: &Patch, current: &Value) -> Outcome
 fn strategic_failure(error: StrategicError) -> Failure {
     match error {
         StrategicError::BadRequest(why) => Failure::bad_request(why),
-        StrategicError::Unprocessable(why) => Failure::new(http::StatusCode::UNPROCESSABLE_ENTITY, "Invalid", why),
+        StrategicError::Unprocessable(why) => {
+            Failure::new(http::StatusCode::UNPROCESSABLE_ENTITY, "Invalid", why)
+        }
         StrategicError::Internal(why) => Failure::internal(why),
     }
 }

@@ -135,7 +135,10 @@ pub fn config_map(name: &str, payload: &str) -> Value {
 }
 
 /// Sends when the connection is done with what came before, and reads the whole answer.
-pub async fn exchange(sender: &mut Http1, request: Request<Full<Bytes>>) -> hyper::Result<(StatusCode, Bytes)> {
+pub async fn exchange(
+    sender: &mut Http1,
+    request: Request<Full<Bytes>>,
+) -> hyper::Result<(StatusCode, Bytes)> {
     sender.ready().await?;
     whole(sender.send_request(request).await?).await
 }
