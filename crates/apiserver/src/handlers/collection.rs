@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use shoal_objects::meta;
 
 use crate::handlers::delete::{Deleted, delete_stored, read_options};
-use crate::handlers::{Call, list};
+use crate::handlers::{Call, list, view};
+use crate::negotiate::View;
 use crate::response::{Reply, reply};
 use crate::selection::Selection;
 use crate::status::Outcome;
@@ -26,6 +27,10 @@ pub async fn delete(call: &Call<'_>) -> Outcome<Reply> {
             Err(failure) => return Err(failure),
         }
     }
+    let metadata = json!({"resourceVersion": selected.revision.to_string()});
+    if call.accepted.view != View::Full {
+        return reply(call, 200, &view::list(call, &items, metadata)?);
+    }
     for item in items.iter_mut().filter_map(Value::as_object_mut) {
         item.remove("kind");
         item.remove("apiVersion");
@@ -34,7 +39,7 @@ pub async fn delete(call: &Call<'_>) -> Outcome<Reply> {
     let list = json!({
         "kind": format!("{}List", resource.kind),
         "apiVersion": &*resource.api_version,
-        "metadata": {"resourceVersion": selected.revision.to_string()},
+        "metadata": metadata,
         "items": items,
     });
     reply(call, 200, &list)

@@ -9,13 +9,13 @@ use crate::decode;
 use crate::handlers::create::Written;
 use crate::handlers::update::{Facet, modify};
 use crate::handlers::{Call, conform_known, patch as patches};
-use crate::response::{Reply, reply};
+use crate::response::Reply;
 use crate::status::{Failure, Outcome};
 
 /// Answers with the scale.
 pub async fn get(call: &Call<'_>) -> Outcome<Reply> {
     let object = call.served(&*call.stored().await?)?;
-    reply(call, 200, &scale_of(&object))
+    call.answer(200, &scale_of(&object))
 }
 
 /// Replaces the scale.
@@ -73,7 +73,7 @@ async fn set(
         Written::Stored(object) => call.served(&object)?,
         Written::Shown(value) => value,
     };
-    reply(call, 200, &scale_of(&object))
+    call.answer(200, &scale_of(&object))
 }
 
 fn scale_of(object: &Value) -> Value {

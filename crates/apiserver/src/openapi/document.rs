@@ -186,7 +186,7 @@ fn untyped(resource: &Resource, dialect: Dialect) -> [(String, Value); 2] {
 }
 
 /// The names of the models that a value refers to.
-fn references(value: &Value, found: &mut BTreeSet<String>) {
+pub fn references(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => {
             for (key, value) in fields {

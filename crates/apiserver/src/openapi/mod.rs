@@ -73,15 +73,15 @@ pub fn answer(
         None if path == "v2" => Some(document::everything(registry)),
         None => None,
     };
-    let Some(subject) = subject else { return Ok(Reply::text(404, "404 page not found\n")) };
+    let Some(subject) = subject else { return Ok(bare(404)) };
     if !negotiate::accept(headers, false).is_ok_and(negotiate::Accepted::is_json) {
-        return Ok(Reply::text(406, ""));
+        return Ok(bare(406));
     }
     let document = documents.get(&subject)?;
     let tag = format!("\"{}\"", document.hash);
     let mut reply = match hash.filter(|hash| !hash.is_empty() && !subject.path.is_empty()) {
         Some(hash) if *hash != *document.hash => {
-            let mut reply = Reply::text(301, "");
+            let mut reply = bare(301);
             add(&mut reply, LOCATION, &url(&subject.path, &document.hash));
             reply
         }
@@ -101,6 +101,11 @@ pub fn answer(
     add(&mut reply, ETAG, &tag);
     add(&mut reply, VARY, "Accept, Accept-Encoding");
     Ok(reply)
+}
+
+/// The real server says no more than this.
+fn bare(status: u16) -> Reply {
+    Reply::full(status, "", "")
 }
 
 /// Where every document is found.
