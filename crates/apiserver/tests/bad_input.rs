@@ -20,14 +20,29 @@ fn map(name: &str) -> Value {
 }
 
 /// The request is refused with this code, by a Status, and leaves nothing behind.
-async fn refused(http: &Http, method: &str, path: &str, headers: &[(&str, &str)], body: impl Into<Bytes>, code: u16) {
+async fn refused(
+    http: &Http,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: impl Into<Bytes>,
+    code: u16,
+) {
     let before = http.get(MAPS).await.json()["metadata"]["resourceVersion"].clone();
     let answer = http.send(method, path, headers, body).await;
     assert_eq!(answer.status, code, "{method} {path}: {}", String::from_utf8_lossy(&answer.body));
     let status = answer.json();
-    assert_eq!((status["kind"].as_str(), status["status"].as_str()), (Some("Status"), Some("Failure")), "{path}");
+    assert_eq!(
+        (status["kind"].as_str(), status["status"].as_str()),
+        (Some("Status"), Some("Failure")),
+        "{path}"
+    );
     assert_eq!(status["code"], code);
-    assert_eq!(http.get(MAPS).await.json()["metadata"]["resourceVersion"], before, "{method} {path} wrote something");
+    assert_eq!(
+        http.get(MAPS).await.json()["metadata"]["resourceVersion"],
+        before,
+        "{method} {path} wrote something"
+    );
 }
 
 #[tokio::test]
@@ -169,7 +184,9 @@ async fn numbers_at_the_edge_of_their_types_harm_nothing() {
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_forever_for_a_version_that_never_comes() {
     let http = Cluster::start().await.http();
-    for query in ["", "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"] {
+    for query in
+        ["", "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"]
+    {
         let path = format!("{MAPS}?{query}&resourceVersion=999999999999");
         refused(&http, "GET", &path, &[], "", 504).await;
     }
@@ -192,16 +209,26 @@ async fn a_forged_continue_token_shows_nothing_but_its_own_collection() {
     ] {
         let token = json!({"v": "meta.k8s.io/v1", "rv": 8, "start": start}).to_string();
         let token = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(token);
-        for selector in ["", "fieldSelector=metadata.name%3Da", "labelSelector=x", "fieldSelector=metadata.name%3D%2500"] {
+        for selector in
+            ["", "fieldSelector=metadata.name%3Da", "labelSelector=x", "fieldSelector=metadata.name%3D%2500"]
+        {
             let answer = http.get(&format!("{MAPS}?limit=2&continue={token}&{selector}")).await;
             assert_eq!(answer.status, code, "{start:?} {selector}");
             for item in answer.json()["items"].as_array().into_iter().flatten() {
                 assert_eq!(item["metadata"]["namespace"], "default");
             }
         }
-        for path in ["/api/v1/configmaps", "/api/v1/namespaces", "/api/v1/namespaces?fieldSelector=metadata.name%3Ddefault"] {
+        for path in [
+            "/api/v1/configmaps",
+            "/api/v1/namespaces",
+            "/api/v1/namespaces?fieldSelector=metadata.name%3Ddefault",
+        ] {
             let join = if path.contains('?') { '&' } else { '?' };
-            assert_eq!(http.get(&format!("{path}{join}limit=2&continue={token}")).await.status, 200, "{start:?}");
+            assert_eq!(
+                http.get(&format!("{path}{join}limit=2&continue={token}")).await.status,
+                200,
+                "{start:?}"
+            );
         }
     }
 }
@@ -223,7 +250,8 @@ async fn clients_that_drip_their_body_are_let_go_and_take_no_place_from_others()
         .map(|_| {
             let server = cluster.server().clone();
             let user = UserInfo::authenticated("slow", &["system:masters"]);
-            let request = Request::post(MAPS).extension(user).header(JSON.0, JSON.1).body(dripping()).unwrap();
+            let request =
+                Request::post(MAPS).extension(user).header(JSON.0, JSON.1).body(dripping()).unwrap();
             tokio::spawn(async move { server.handle(request).await.status().as_u16() })
         })
         .collect();
@@ -260,8 +288,27 @@ const FORMATS: [&str; 7] = [
 
 fn any_json() -> impl Strategy<Value = Value> {
     let word = prop::sample::select(vec![
-        "metadata", "name", "labels", "spec", "containers", "data", "a", "$patch", "delete", "op", "path", "/", "/a/-",
-        "value", "status", "finalizers", "ownerReferences", "$setElementOrder/containers", "$retainKeys", "replace", "",
+        "metadata",
+        "name",
+        "labels",
+        "spec",
+        "containers",
+        "data",
+        "a",
+        "$patch",
+        "delete",
+        "op",
+        "path",
+        "/",
+        "/a/-",
+        "value",
+        "status",
+        "finalizers",
+        "ownerReferences",
+        "$setElementOrder/containers",
+        "$retainKeys",
+        "replace",
+        "",
     ]);
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -274,14 +321,17 @@ fn any_json() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(5, 40, 6, move |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
-            prop::collection::vec((word.clone(), inner), 0..6)
-                .prop_map(|members| members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
+            prop::collection::vec((word.clone(), inner), 0..6).prop_map(|members| members
+                .into_iter()
+                .map(|(key, value)| (key.to_owned(), value))
+                .collect()),
         ]
     })
 }
 
 fn any_body() -> impl Strategy<Value = Vec<u8>> {
-    let protobuf = prop::collection::vec(any::<u8>(), 0..60).prop_map(|bytes| [b"k8s\0", &bytes[..]].concat());
+    let protobuf =
+        prop::collection::vec(any::<u8>(), 0..60).prop_map(|bytes| [b"k8s\0", &bytes[..]].concat());
     prop_oneof![
         4 => any_json().prop_map(|value| value.to_string().into_bytes()),
         1 => prop::collection::vec(any::<u8>(), 0..60),
@@ -350,8 +400,9 @@ async fn json_patches_beyond_ten_thousand_operations_are_refused() {
     let http = Cluster::start().await.http();
     http.post(MAPS, &map("a")).await;
     let patch = |n: usize| {
-        let operations: Vec<Value> =
-            (0..n).map(|i| json!({"op": "add", "path": "/metadata/annotations", "value": {"i": i.to_string()}})).collect();
+        let operations: Vec<Value> = (0..n)
+            .map(|i| json!({"op": "add", "path": "/metadata/annotations", "value": {"i": i.to_string()}}))
+            .collect();
         Value::from(operations).to_string()
     };
     let kind = [("content-type", "application/json-patch+json")];
@@ -370,9 +421,9 @@ async fn broken_protobuf_is_refused() {
         b"".to_vec(),
         b"k8s\0".to_vec(),
         b"not protobuf at all".to_vec(),
-        envelope(&[0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f]),                    // a length beyond the end
+        envelope(&[0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f]), // a length beyond the end
         envelope(&[0x0a, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x01]), // an overlong varint
-        envelope(&[0x0b]),                                                   // a group
+        envelope(&[0x0b]),                                                                   // a group
         envelope(&[0x0a, 0x04, 0x0a, 0x02, b'v', b'1', 0x12, 0x02, 0x0a, 0x7f]),
     ];
     for body in bodies {
