@@ -10,6 +10,7 @@ mod body;
 mod bootstrap;
 pub mod builtin;
 pub mod decode;
+mod definitions;
 mod discovery;
 mod encode;
 mod handlers;

@@ -15,7 +15,7 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use shoal_objects::{Clock, Entropy, meta};
-use shoal_store::{Range, Store};
+use shoal_store::{Object, Range, Store};
 use tokio::time::Instant;
 
 use crate::access::files::FileError;
@@ -36,7 +36,7 @@ use crate::registry::{Registry, Resource};
 use crate::request::{Query, Route, Target, route, verb};
 use crate::response::Reply;
 use crate::status::{Failure, Outcome};
-use crate::{bootstrap, discovery, health, openapi};
+use crate::{bootstrap, definitions, discovery, health, openapi};
 
 /// Bodies above this are refused.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
@@ -110,6 +110,8 @@ pub struct Inner {
     pub audit: Option<Arc<AuditLog>>,
     /// One writer at a time in namespaces with quotas.
     pub quota_locks: QuotaLocks,
+    /// The CustomResourceDefinitions in force.
+    pub definitions: definitions::Definitions,
     registry: RwLock<Arc<Registry>>,
     documents: openapi::Documents,
     addresses: Mutex<Allocator>,
@@ -191,6 +193,7 @@ impl Server {
             metrics: Metrics::new(),
             audit,
             quota_locks: QuotaLocks::default(),
+            definitions: definitions::Definitions::default(),
             registry: RwLock::new(Arc::new(Registry::builtin())),
             documents: openapi::Documents::default(),
             addresses: Mutex::new(Allocator::default()),
@@ -199,6 +202,7 @@ impl Server {
         };
         inner.occupy_addresses().await;
         let server = Server { inner: Arc::new(inner) };
+        definitions::load(&server.inner).await;
         bootstrap::run(&server).await;
         Ok(server)
     }
@@ -339,6 +343,27 @@ impl Inner {
     /// The resources served now.
     pub fn registry(&self) -> Arc<Registry> {
         self.registry.read().clone()
+    }
+
+    /// Serves these custom kinds beside the built-in ones, from the next request on.
+    pub fn serve_custom<'a>(&self, resources: impl Iterator<Item = &'a Arc<Resource>>) {
+        let registry = self.registry().with_custom(resources);
+        *self.registry.write() = Arc::new(registry);
+    }
+
+    /// An object was created or changed: some kinds change what the server does.
+    pub async fn written(self: &Arc<Inner>, resource: &Resource, object: &Object) {
+        if &*resource.table == definitions::TABLE {
+            definitions::changed(self, &object.key).await;
+        }
+    }
+
+    /// An object was deleted.
+    pub async fn removed(self: &Arc<Inner>, resource: &Resource, object: &Object) {
+        self.written(resource, object).await;
+        if resource.custom.is_some() {
+            definitions::object_removed(self, resource).await;
+        }
     }
 
     /// The older revision that reads with `resourceVersion=0` show, if they lag.
