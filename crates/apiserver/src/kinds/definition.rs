@@ -164,7 +164,7 @@ fn versions(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
         let each = at.child("schema");
         let place = if matches!(once, Shared::Once(_)) { &schema_path } else { &each };
         match version.pointer("/schema/openAPIV3Schema") {
-            None => errors.required(&each.child("openAPIV3Schema"), "schemas are required"),
+            None => errors.required(&each.child("openAPIV3Schema"), ""),
             Some(_) if index > 0 && matches!(once, Shared::Once(_)) => {}
             Some(schema) => self::schema(schema, status, &place.child("openAPIV3Schema"), errors),
         }

@@ -165,6 +165,11 @@ impl Registry {
         seen
     }
 
+    /// Whether the group is one of the server's own.
+    pub fn has_builtin_group(&self, group: &str) -> bool {
+        self.resources.iter().any(|r| &*r.group == group && r.custom.is_none())
+    }
+
     /// Whether the group has any version.
     pub fn has_group(&self, group: &str) -> bool {
         self.resources.iter().any(|r| &*r.group == group)

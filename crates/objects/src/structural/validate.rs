@@ -107,13 +107,12 @@ fn string(limits: &Limits, s: &str, at: Place<'_>, errors: &mut Errors) {
     let shown = || format!("{s:?}");
     let length =
         if limits.max_length.is_some() || limits.min_length.is_some() { s.chars().count() } else { 0 };
+    // The first of these is told, as the real server does.
     if let Some(max) = limits.max_length.filter(|max| length > *max) {
         errors.push_at(text(at), Reason::TooLong, format!("Too long: may not be more than {max} bytes"));
-    }
-    if let Some(min) = limits.min_length.filter(|min| length < *min) {
+    } else if let Some(min) = limits.min_length.filter(|min| length < *min) {
         invalid(at, &shown(), &format!("should be at least {min} chars long"), errors);
-    }
-    if let Some(pattern) = limits.pattern.as_ref().filter(|p| !p.matches(s)) {
+    } else if let Some(pattern) = limits.pattern.as_ref().filter(|p| !p.matches(s)) {
         invalid(at, &shown(), &format!("should match '{}'", pattern.text()), errors);
     }
     if !limits.format.is_empty() && !formats::holds(&limits.format, s) {
@@ -228,9 +227,11 @@ fn object(
     let limits = &schema.limits;
     if let Some(min) = limits.min_properties.filter(|min| members.len() < *min) {
         invalid(at, &members.len().to_string(), &format!("should have at least {min} properties"), errors);
+        return;
     }
     if let Some(max) = limits.max_properties.filter(|max| members.len() > *max) {
         too_many(at, members.len(), max, errors);
+        return;
     }
     let place = |name: &str| match at {
         Some(path) => path.child(name).to_string(),
