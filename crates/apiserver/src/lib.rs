@@ -8,6 +8,7 @@ mod authorize;
 mod body;
 mod bootstrap;
 pub mod builtin;
+pub mod cel;
 pub mod decode;
 mod discovery;
 mod encode;
