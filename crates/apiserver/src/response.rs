@@ -36,7 +36,12 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// A whole body.
+    /// The status code.
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// A whole body. An empty content type is left out.
     pub fn full(status: u16, body: impl Into<Bytes>, content_type: &'static str) -> Reply {
         Reply { status, content_type, body: Body::Full(body.into()), headers: Vec::new() }
     }
@@ -75,7 +80,7 @@ impl Reply {
         }
         *response.status_mut() = status;
         let headers = response.headers_mut();
-        if status != StatusCode::NO_CONTENT {
+        if status != StatusCode::NO_CONTENT && !self.content_type.is_empty() {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
         }
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));

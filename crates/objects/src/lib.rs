@@ -5,6 +5,7 @@ pub mod conditions;
 pub mod entropy;
 pub mod gvk;
 pub mod invalid;
+pub mod json_path;
 pub mod meta;
 pub mod names;
 pub mod patch;
@@ -12,6 +13,7 @@ pub mod quantity;
 pub mod schema;
 pub mod selector;
 pub mod shard;
+pub mod structural;
 
 pub use clock::{Clock, Timestamp};
 pub use entropy::Entropy;

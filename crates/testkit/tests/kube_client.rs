@@ -67,6 +67,19 @@ async fn several_clusters_in_one_process_know_nothing_of_each_other() {
 }
 
 #[tokio::test]
+async fn starting_a_cluster_is_a_matter_of_milliseconds() {
+    Cluster::start().await;
+    let begun = std::time::Instant::now();
+    for _ in 0..20 {
+        Cluster::start().await;
+    }
+    let each = begun.elapsed() / 20;
+    println!("{each:?} per cluster after the first");
+    // Twenty times the goal: this machine may be busy, and this build slow.
+    assert!(each < std::time::Duration::from_millis(100), "{each:?}");
+}
+
+#[tokio::test]
 async fn a_new_cluster_has_its_namespaces_and_runs_pods_by_default_rules() {
     let cluster = Cluster::start().await;
     let namespaces: Api<Namespace> = Api::all(cluster.client());

@@ -1,10 +1,11 @@
 //! DELETE of a collection.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use shoal_objects::meta;
 
 use crate::handlers::delete::{Deleted, delete_stored, read_options};
-use crate::handlers::{Call, list};
+use crate::handlers::{Call, list, view};
+use crate::negotiate::View;
 use crate::response::{Reply, reply};
 use crate::selection::Selection;
 use crate::status::Outcome;
@@ -26,15 +27,16 @@ pub async fn delete(call: &Call<'_>) -> Outcome<Reply> {
             Err(failure) => return Err(failure),
         }
     }
-    for item in items.iter_mut().filter_map(Value::as_object_mut) {
-        item.remove("kind");
-        item.remove("apiVersion");
+    let metadata = json!({"resourceVersion": selected.revision.to_string()});
+    if call.accepted.view != View::Full {
+        return reply(call, 200, &view::list(call, &items, metadata)?);
     }
+    list::strip_types(resource, &mut items);
     debug_assert!(items.iter().all(|i| !meta::name(i).is_empty()));
     let list = json!({
-        "kind": format!("{}List", resource.kind),
+        "kind": &*resource.list_kind,
         "apiVersion": &*resource.api_version,
-        "metadata": {"resourceVersion": selected.revision.to_string()},
+        "metadata": metadata,
         "items": items,
     });
     reply(call, 200, &list)

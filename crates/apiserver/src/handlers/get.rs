@@ -1,13 +1,8 @@
 //! GET of one object.
 
-use std::time::Duration;
-
-use crate::handlers::Call;
+use crate::handlers::{Call, list};
 use crate::response::Reply;
 use crate::status::{Failure, Outcome};
-
-/// How long a read waits for a revision that is not there yet.
-const FUTURE_WAIT: Duration = Duration::from_secs(3);
 
 /// Answers with the object.
 pub async fn get(call: &Call<'_>) -> Outcome<Reply> {
@@ -20,10 +15,7 @@ pub async fn get(call: &Call<'_>) -> Outcome<Reply> {
                  strconv.ParseUint: parsing {version:?}: invalid syntax"
             ))
         })?;
-        if asked > store.revision() && tokio::time::timeout(FUTURE_WAIT, store.wait_for(asked)).await.is_err()
-        {
-            return Err(Failure::too_large_resource_version(asked, store.revision()));
-        }
+        list::await_revision(store, asked).await?;
         if asked == 0
             && let Some(old) = call.server.stale_revision()
         {

@@ -8,17 +8,17 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Value, json};
 use shoal_objects::Errors;
-use shoal_store::{Listing, Object, Range};
+use shoal_store::{Listing, Object, Range, Store};
 
 use crate::handlers::{Call, view};
 use crate::kinds::options;
-use crate::registry::{Conversion, Resource};
+use crate::registry::Resource;
 use crate::response::{Reply, reply};
 use crate::selection::Selection;
 use crate::status::{Failure, Outcome};
 use crate::{encode, negotiate::View};
 
-/// How long a list waits for a revision that is not there yet.
+/// How long a read waits for a revision that is not there yet.
 const FUTURE_WAIT: Duration = Duration::from_secs(3);
 /// How many objects are looked at in one step when a selector is given.
 const SELECT_STEP: usize = 1_000;
@@ -66,30 +66,43 @@ pub async fn list(call: &Call<'_>) -> Outcome<Reply> {
     if let Some(shard) = &selection.shard {
         metadata["shardInfo"] = shard.shard_info();
     }
-    if resource.conversion == Conversion::None && call.accepted.is_json() {
+    // Lists of custom kinds always have the token, and items with their type.
+    let custom = resource.custom.is_some();
+    if custom && selected.next.is_none() {
+        metadata["continue"] = "".into();
+    }
+    if call.accepted.is_json() && selected.objects.iter().all(|o| resource.shows_as_stored(o)) {
         let head = format!(
-            "{{\"kind\":\"{}List\",\"apiVersion\":\"{}\",\"metadata\":{metadata},\"items\":[",
-            resource.kind, resource.api_version
+            "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{metadata},\"items\":[",
+            resource.list_kind, resource.api_version
         );
         return Ok(Reply::list(ListBody {
             head: Some(head.into()),
             items: selected.objects.into_iter(),
-            skip: encode::type_length(&resource.kind, &resource.api_version),
+            skip: if custom { 1 } else { encode::type_length(&resource.kind, &resource.api_version) },
             first: true,
             done: false,
         }));
     }
     let mut items = selected.objects.iter().map(|o| call.served(o)).collect::<Outcome<Vec<Value>>>()?;
-    for item in items.iter_mut().filter_map(Value::as_object_mut) {
-        item.remove("kind");
-        item.remove("apiVersion");
-    }
-    let kind = format!("{}List", resource.kind);
+    strip_types(resource, &mut items);
+    let kind = &*resource.list_kind;
     reply(
         call,
         200,
         &json!({"kind": kind, "apiVersion": &*resource.api_version, "metadata": metadata, "items": items}),
     )
+}
+
+/// Items of lists of built-in kinds leave out their type.
+pub fn strip_types(resource: &Resource, items: &mut [Value]) {
+    if resource.custom.is_some() {
+        return;
+    }
+    for item in items.iter_mut().filter_map(Value::as_object_mut) {
+        item.remove("kind");
+        item.remove("apiVersion");
+    }
 }
 
 /// Finds what a list, or a deletecollection, is about.
@@ -137,15 +150,23 @@ pub async fn select(call: &Call<'_>, selection: &Selection) -> Outcome<Selected>
         })?,
     };
     let store = &call.server.store;
-    if asked > store.revision() && tokio::time::timeout(FUTURE_WAIT, store.wait_for(asked)).await.is_err() {
-        return Err(Failure::too_large_resource_version(asked, store.revision()));
-    }
+    await_revision(store, asked).await?;
     let at = match (version, version_match) {
         (_, "Exact") => Some(asked),
         ("0", _) => call.server.stale_revision(),
         _ => None,
     };
     page(call, resource, selection, namespace, at, None, limit).await
+}
+
+/// Waits for a revision that is not there yet, but not for long.
+pub async fn await_revision(store: &Store, revision: u64) -> Outcome<()> {
+    if revision > store.revision()
+        && tokio::time::timeout(FUTURE_WAIT, store.wait_for(revision)).await.is_err()
+    {
+        return Err(Failure::too_large_resource_version(revision, store.revision()));
+    }
+    Ok(())
 }
 
 /// Collects one page; with a selector the store is read on until the page is full.

@@ -73,15 +73,15 @@ pub fn answer(
         None if path == "v2" => Some(document::everything(registry)),
         None => None,
     };
-    let Some(subject) = subject else { return Ok(Reply::text(404, "404 page not found\n")) };
+    let Some(subject) = subject else { return Ok(bare(404)) };
     if !negotiate::accept(headers, false).is_ok_and(negotiate::Accepted::is_json) {
-        return Ok(Reply::text(406, ""));
+        return Ok(bare(406));
     }
     let document = documents.get(&subject)?;
     let tag = format!("\"{}\"", document.hash);
     let mut reply = match hash.filter(|hash| !hash.is_empty() && !subject.path.is_empty()) {
         Some(hash) if *hash != *document.hash => {
-            let mut reply = Reply::text(301, "");
+            let mut reply = bare(301);
             add(&mut reply, LOCATION, &url(&subject.path, &document.hash));
             reply
         }
@@ -101,6 +101,11 @@ pub fn answer(
     add(&mut reply, ETAG, &tag);
     add(&mut reply, VARY, "Accept, Accept-Encoding");
     Ok(reply)
+}
+
+/// The real server says no more than this.
+fn bare(status: u16) -> Reply {
+    Reply::full(status, "", "")
 }
 
 /// Where every document is found.
@@ -125,7 +130,7 @@ impl Documents {
         if let Some(made) = self.kept(subject) {
             return Ok(made.hash);
         }
-        let hash = hash_of(|out| document::write(subject, out)).map_err(internal)?;
+        let hash = hash_of(|out| document::write(subject, out)).map_err(|e| internal(&e))?;
         self.keep(subject, Made { of: subject.resources.clone(), hash: hash.clone(), gzip: None });
         Ok(hash)
     }
@@ -138,8 +143,9 @@ impl Documents {
             return Ok(made);
         }
         let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
-        let hash = hash_of(|out| document::write(subject, &mut Both(&mut gzip, out))).map_err(internal)?;
-        let mut bytes = gzip.finish().map_err(internal)?;
+        let hash =
+            hash_of(|out| document::write(subject, &mut Both(&mut gzip, out))).map_err(|e| internal(&e))?;
+        let mut bytes = gzip.finish().map_err(|e| internal(&e))?;
         bytes.shrink_to_fit();
         let made = Made { of: subject.resources.clone(), hash, gzip: Some(bytes.into()) };
         self.keep(subject, made.clone());
@@ -209,7 +215,7 @@ fn body(document: &Made, headers: &HeaderMap) -> Outcome<Reply> {
         return Ok(reply);
     }
     let mut plain = Vec::new();
-    GzDecoder::new(gzip.as_ref()).read_to_end(&mut plain).map_err(internal)?;
+    GzDecoder::new(gzip.as_ref()).read_to_end(&mut plain).map_err(|e| internal(&e))?;
     Ok(Reply::full(200, plain, "application/json"))
 }
 
@@ -231,6 +237,6 @@ fn http_date(time: Timestamp) -> String {
     jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&time).unwrap_or_default()
 }
 
-fn internal(error: io::Error) -> Failure {
+fn internal(error: &io::Error) -> Failure {
     Failure::internal(format!("writing an OpenAPI document: {error}"))
 }

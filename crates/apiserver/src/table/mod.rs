@@ -6,6 +6,7 @@ mod autoscaling;
 pub mod cells;
 mod cluster;
 mod config;
+pub mod custom;
 mod devices;
 pub mod duration;
 mod endpoints;
@@ -70,7 +71,7 @@ impl Column {
         Column { format: "name", ..self }
     }
 
-    fn definition(&self) -> Value {
+    pub(crate) fn definition(&self) -> Value {
         json!({
             "name": self.name, "type": self.kind, "format": self.format, "description": self.description,
             "priority": self.priority,
@@ -151,11 +152,8 @@ pub fn row(cells: Vec<Value>, conditions: Option<Value>, object: &Value, options
         Include::Object => object.clone(),
         Include::None => Value::Null,
     };
-    let mut row = json!({"cells": cells, "object": shown});
-    if let Some(conditions) = conditions {
-        row["conditions"] = conditions;
-    }
-    row
+    let members = [("cells", Some(Value::Array(cells))), ("conditions", conditions), ("object", Some(shown))];
+    members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
 /// Puts a table together. Custom resources bring columns of their own.
@@ -165,11 +163,14 @@ pub fn assemble(
     metadata: Value,
     options: Options,
 ) -> Value {
-    let api_version = format!("meta.k8s.io/{}", options.version);
-    json!({
-        "kind": "Table", "apiVersion": api_version, "metadata": metadata, "columnDefinitions": definitions,
-        "rows": rows,
-    })
+    let members = [
+        ("kind", "Table".into()),
+        ("apiVersion", format!("meta.k8s.io/{}", options.version).into()),
+        ("metadata", metadata),
+        ("columnDefinitions", definitions.map_or(Value::Null, Value::Array)),
+        ("rows", Value::Array(rows)),
+    ];
+    members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// The metadata of an object and nothing else.
