@@ -9,6 +9,7 @@ mod authorize;
 mod body;
 mod bootstrap;
 pub mod builtin;
+pub mod cel;
 pub mod decode;
 mod definitions;
 mod discovery;
