@@ -5,6 +5,7 @@ pub mod conditions;
 pub mod entropy;
 pub mod gvk;
 pub mod invalid;
+pub mod managed_fields;
 pub mod meta;
 pub mod names;
 pub mod patch;
