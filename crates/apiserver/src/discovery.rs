@@ -142,10 +142,15 @@ fn aggregated_group(registry: &Registry, group: &str) -> Value {
 fn aggregated_resource(resource: &Resource) -> Value {
     let kind =
         |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
+    // The real server leaves out group and version for built-in kinds.
+    let own = |name: &str| match resource.custom {
+        Some(_) => kind(&resource.group, &resource.version, name),
+        None => kind("", "", name),
+    };
     let mut entry = json!({
         "resource": &*resource.plural, "singularResource": &*resource.singular,
         "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
-        "responseKind": kind("", "", &resource.kind), "verbs": texts(&resource.verbs),
+        "responseKind": own(&resource.kind), "verbs": texts(&resource.verbs),
     });
     if !resource.short_names.is_empty() {
         entry["shortNames"] = texts(&resource.short_names);
@@ -157,7 +162,10 @@ fn aggregated_resource(resource: &Resource) -> Value {
         let subresources: Vec<Value> = resource
             .subresources
             .iter()
-            .map(|s| json!({"subresource": &*s.name, "responseKind": kind(s.group, s.version, &s.kind), "verbs": s.verbs}))
+            .map(|s| {
+                let kind = if s.group.is_empty() { own(&s.kind) } else { kind(s.group, s.version, &s.kind) };
+                json!({"subresource": &*s.name, "responseKind": kind, "verbs": s.verbs})
+            })
             .collect();
         entry["subresources"] = subresources.into();
     }

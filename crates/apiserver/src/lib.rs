@@ -4,11 +4,14 @@
 
 pub mod access;
 mod admission;
+pub mod audit;
 mod authorize;
 mod body;
 mod bootstrap;
 pub mod builtin;
+pub mod cel;
 pub mod decode;
+mod definitions;
 mod discovery;
 mod encode;
 mod handlers;
@@ -29,4 +32,4 @@ mod status;
 mod table;
 
 pub use body::Body;
-pub use server::{Abilities, Options, Server};
+pub use server::{Abilities, Options, Server, StartError};

@@ -1,7 +1,7 @@
 //! Figures for Prometheus, under the names of the real server where it has them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::StatusCode;
@@ -13,6 +13,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use shoal_store::Stats;
 
+use crate::audit::Figures;
 use crate::request::Target;
 use crate::response::Reply;
 
@@ -103,7 +104,7 @@ impl Metrics {
     }
 
     /// The text of `/metrics`.
-    pub fn answer(&self, store: &Stats) -> Reply {
+    pub fn answer(&self, store: &Stats, audit: Option<&Figures>) -> Reply {
         let mut text = String::new();
         if encode(&mut text, &self.registry).is_err() {
             return Reply::text(500, "metrics could not be written\n");
@@ -128,7 +129,13 @@ impl Metrics {
             counter("shoal_journal_fsync", "Times the journal was synced", store.syncs as f64),
             counter("shoal_journal_fsync_seconds", "Time spent syncing the journal", store.sync_seconds),
         ];
-        let body = format!("{text}{}# EOF\n", parts.concat());
+        let audit = audit.map_or_else(String::new, |figures| {
+            let (written, lost) = (&figures.written, &figures.dropped);
+            let number = |figure: &AtomicU64| figure.load(Ordering::Relaxed) as f64;
+            counter("apiserver_audit_event", "Audit events written", number(written))
+                + &counter("apiserver_audit_error", "Audit events lost: queue or disk full", number(lost))
+        });
+        let body = format!("{text}{}{audit}# EOF\n", parts.concat());
         Reply::full(200, body, "application/openmetrics-text; version=1.0.0; charset=utf-8")
     }
 }

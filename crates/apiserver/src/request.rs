@@ -105,9 +105,9 @@ fn version_discovery(registry: &Registry, group: &str, version: &str) -> Route {
     unknown(registry, group)
 }
 
-/// The real server answers a Status below groups it knows and plain text elsewhere.
+/// The real server answers a Status below groups that are built in and plain text elsewhere.
 fn unknown(registry: &Registry, group: &str) -> Route {
-    if registry.has_group(group) { Route::NoSuchResource } else { Route::Nothing }
+    if registry.has_builtin_group(group) { Route::NoSuchResource } else { Route::Nothing }
 }
 
 fn resource(registry: &Registry, group: &str, version: &str, rest: &[&str]) -> Route {

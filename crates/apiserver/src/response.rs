@@ -36,6 +36,11 @@ pub struct Reply {
 }
 
 impl Reply {
+    /// The status code.
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
     /// A whole body. An empty content type is left out.
     pub fn full(status: u16, body: impl Into<Bytes>, content_type: &'static str) -> Reply {
         Reply { status, content_type, body: Body::Full(body.into()), headers: Vec::new() }

@@ -1,9 +1,14 @@
 //! Which objects of a list or watch the client wants: labels, fields, shard.
 
+use std::cell::OnceCell;
+
+use serde_json::Value;
+use shoal_objects::json_path::JsonPath;
 use shoal_objects::selector::{FieldOperator, FieldSelector, LabelSelector};
 use shoal_objects::shard::ShardSelector;
 use shoal_store::Object;
 
+use crate::encode;
 use crate::index::Index;
 use crate::kinds::fields;
 use crate::registry::Resource;
@@ -26,11 +31,13 @@ struct FieldTest {
     value: String,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 enum Place {
     Name,
     Namespace,
     Field(usize),
+    /// A field of a custom kind: definitions change, so it is in no index.
+    Path(JsonPath),
 }
 
 impl Selection {
@@ -77,11 +84,16 @@ impl Selection {
         }
         let index = Index::new(&object.meta);
         let (namespace, name) = object.key.split_once('/').unwrap_or(("", &object.key));
+        let body = OnceCell::new();
         let fields = self.fields.iter().all(|test| {
-            let value = match test.place {
+            let value = match &test.place {
                 Place::Name => name,
                 Place::Namespace => namespace,
-                Place::Field(at) => index.field(at),
+                Place::Field(at) => index.field(*at),
+                Place::Path(path) => {
+                    let found = text_at(path, body.get_or_init(|| parse(object)));
+                    return (found == test.value) == test.equal;
+                }
             };
             (value == test.value) == test.equal
         });
@@ -91,10 +103,30 @@ impl Selection {
     }
 }
 
+fn parse(object: &Object) -> Value {
+    serde_json::from_slice(encode::object_slice(&object.value)).unwrap_or_default()
+}
+
+/// What a selectable field holds, as text.
+fn text_at(path: &JsonPath, object: &Value) -> String {
+    match path.first(object) {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    }
+}
+
+fn selectable<'a>(resource: &'a Resource, field: &str) -> Option<&'a JsonPath> {
+    resource.custom.as_ref()?.selectable.iter().find(|(name, _)| &**name == field).map(|(_, path)| path)
+}
+
 fn place(resource: &Resource, field: &str) -> Outcome<Place> {
     match field {
         "metadata.name" => Ok(Place::Name),
         "metadata.namespace" if resource.namespaced => Ok(Place::Namespace),
+        _ if selectable(resource, field).is_some() => {
+            Ok(selectable(resource, field).map_or(Place::Name, |path| Place::Path(path.clone())))
+        }
         _ => match resource.fields.iter().position(|f| *f == field) {
             Some(at) => Ok(Place::Field(at)),
             None => Err(Failure::bad_request(fields::unsupported_message(

@@ -15,13 +15,16 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use shoal_objects::{Clock, Entropy, meta};
-use shoal_store::{Range, Store};
+use shoal_store::{Object, Range, Store};
 use tokio::time::Instant;
 
+use crate::access::files::FileError;
 use crate::access::tokens::{Account, BoundObject, ObjectRef, SigningError, Tokens};
 use crate::access::{
     AccountExists, Authenticator, Impersonation, PeerCertificate, StaticTokens, UserInfo, impersonation,
 };
+use crate::admission::quota::QuotaLocks;
+use crate::audit::{self, AuditLog, AuditOptions, Trail};
 use crate::authorize::{Attributes, Authorizer, refusal};
 use crate::body::Body;
 use crate::handlers::{self, Call};
@@ -33,7 +36,7 @@ use crate::registry::{Registry, Resource};
 use crate::request::{Query, Route, Target, route, verb};
 use crate::response::Reply;
 use crate::status::{Failure, Outcome};
-use crate::{bootstrap, discovery, health, openapi};
+use crate::{bootstrap, definitions, discovery, health, openapi};
 
 /// Bodies above this are refused.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
@@ -56,6 +59,8 @@ pub struct Options {
     pub abilities: Abilities,
     /// Requests, watches aside, that may be under way before more are turned away with 429.
     pub max_in_flight: usize,
+    /// Where requests are logged, if at all.
+    pub audit: Option<AuditOptions>,
 }
 
 /// What newer servers can do. All on by default; tests switch them off one by one.
@@ -101,6 +106,12 @@ pub struct Inner {
     pub abilities: Abilities,
     /// Figures about requests.
     pub metrics: Metrics,
+    /// The audit log, if one is kept.
+    pub audit: Option<Arc<AuditLog>>,
+    /// One writer at a time in namespaces with quotas.
+    pub quota_locks: QuotaLocks,
+    /// The CustomResourceDefinitions in force.
+    pub definitions: definitions::Definitions,
     registry: RwLock<Arc<Registry>>,
     documents: openapi::Documents,
     addresses: Mutex<Allocator>,
@@ -142,15 +153,35 @@ impl Options {
             static_tokens: StaticTokens::default(),
             abilities: Abilities::default(),
             max_in_flight: 2_000,
+            audit: None,
         }
     }
 }
 
+/// Why a server cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The key for tokens is none.
+    #[error(transparent)]
+    Signing(#[from] SigningError),
+    /// The audit log cannot be written.
+    #[error(transparent)]
+    Audit(#[from] FileError),
+}
+
 impl Server {
     /// Starts a server on its store: objects that every cluster has are made if missing.
-    pub async fn start(options: Options) -> Result<Server, SigningError> {
+    pub async fn start(options: Options) -> Result<Server, StartError> {
         let tokens = Arc::new(Tokens::new(&options.token_key)?);
         let account_exists = account_exists(options.store.clone());
+        let audit = match &options.audit {
+            Some(wanted) => {
+                let opened = AuditLog::open(wanted, options.clock.clone());
+                let failed = |e| FileError::new("open the audit log", &wanted.path, e);
+                Some(Arc::new(opened.map_err(failed)?))
+            }
+            None => None,
+        };
         let inner = Inner {
             authenticator: Authenticator::new(tokens.clone(), options.static_tokens, account_exists),
             authorizer: Authorizer::new(options.store.clone()),
@@ -160,6 +191,9 @@ impl Server {
             tokens,
             abilities: options.abilities,
             metrics: Metrics::new(),
+            audit,
+            quota_locks: QuotaLocks::default(),
+            definitions: definitions::Definitions::default(),
             registry: RwLock::new(Arc::new(Registry::builtin())),
             documents: openapi::Documents::default(),
             addresses: Mutex::new(Allocator::default()),
@@ -168,6 +202,7 @@ impl Server {
         };
         inner.occupy_addresses().await;
         let server = Server { inner: Arc::new(inner) };
+        definitions::load(&server.inner).await;
         bootstrap::run(&server).await;
         Ok(server)
     }
@@ -187,11 +222,22 @@ impl Server {
         let started = Instant::now();
         let (parts, body) = request.into_parts();
         let warnings = Mutex::new(Vec::new());
+        let (trail, received) = (Mutex::new(Trail::default()), self.inner.clock.now());
         let label = Mutex::new(Label::default());
-        let reply = self.answer(&parts, body, &warnings, &label).await;
+        let reply = self.answer(&parts, body, &warnings, &trail, &label).await;
+        let id = self.inner.entropy.uid();
+        let outcome = reply.as_ref().map(Reply::status).map_err(Clone::clone);
         let reply = reply.unwrap_or_else(Reply::from);
         let mut response = reply.finish(&parts.headers, &warnings.into_inner());
-        if let Ok(id) = http::HeaderValue::from_str(&self.inner.entropy.uid()) {
+        if let Some(log) = &self.inner.audit {
+            let is_watch = matches!(response.body(), Body::Watch(_));
+            let trail = trail.into_inner();
+            let pending = audit::finish(log, &parts, &id, received, trail, &outcome, is_watch);
+            if let Body::Watch(watch) = response.body_mut() {
+                watch.log_end(pending);
+            }
+        }
+        if let Ok(id) = http::HeaderValue::from_str(&id) {
             response.headers_mut().insert("audit-id", id);
         }
         self.inner.metrics.request_done(label.into_inner(), response.status(), started.elapsed());
@@ -203,6 +249,7 @@ impl Server {
         parts: &Parts,
         body: B,
         warnings: &Mutex<Vec<String>>,
+        trail: &Mutex<Trail>,
         label: &Mutex<Label>,
     ) -> Outcome<Reply>
     where
@@ -212,7 +259,7 @@ impl Server {
     {
         let inner = &self.inner;
         let query = Query::parse(parts.uri.query());
-        let (user, target, verb) = match inner.authorize(parts, &query, label)? {
+        let (user, target, verb) = match inner.authorize(parts, &query, trail, label)? {
             Authorized::Resource(user, target, verb) => (user, target, verb),
             Authorized::Other(route) => return inner.other(route, parts, &query),
         };
@@ -223,6 +270,9 @@ impl Server {
         let body = read_body(parts, body).await?;
         // A client that takes its time to send takes no place from others meanwhile.
         let _slot = self.admit(verb)?;
+        if inner.audit.is_some() {
+            trail.lock().carries(&parts.headers, &body);
+        }
         let headers = &parts.headers;
         handlers::handle(&Call {
             server: inner,
@@ -234,6 +284,7 @@ impl Server {
             accepted,
             user,
             warnings,
+            trail,
         })
         .await
     }
@@ -294,6 +345,27 @@ impl Inner {
         self.registry.read().clone()
     }
 
+    /// Serves these custom kinds beside the built-in ones, from the next request on.
+    pub fn serve_custom<'a>(&self, resources: impl Iterator<Item = &'a Arc<Resource>>) {
+        let registry = self.registry().with_custom(resources);
+        *self.registry.write() = Arc::new(registry);
+    }
+
+    /// An object was created or changed: some kinds change what the server does.
+    pub async fn written(self: &Arc<Inner>, resource: &Resource, object: &Object) {
+        if &*resource.table == definitions::TABLE {
+            definitions::changed(self, &object.key).await;
+        }
+    }
+
+    /// An object was deleted.
+    pub async fn removed(self: &Arc<Inner>, resource: &Resource, object: &Object) {
+        self.written(resource, object).await;
+        if resource.custom.is_some() {
+            definitions::object_removed(self, resource).await;
+        }
+    }
+
     /// The older revision that reads with `resourceVersion=0` show, if they lag.
     pub fn stale_revision(&self) -> Option<u64> {
         let lag = self.abilities.stale_reads;
@@ -301,8 +373,14 @@ impl Inner {
     }
 
     /// Finds out who wants what, and whether they may.
-    fn authorize(&self, parts: &Parts, query: &Query, label: &Mutex<Label>) -> Outcome<Authorized> {
-        let user = self.authenticate(parts)?;
+    fn authorize(
+        &self,
+        parts: &Parts,
+        query: &Query,
+        trail: &Mutex<Trail>,
+        label: &Mutex<Label>,
+    ) -> Outcome<Authorized> {
+        let user = self.authenticate(parts, trail)?;
         let path = parts.uri.path();
         let target = match route(&self.registry(), path) {
             Route::Resource(target) => target,
@@ -316,6 +394,9 @@ impl Inner {
             }
         };
         let verb = verb(&parts.method, &target, query)?;
+        if self.audit.is_some() {
+            trail.lock().about(&target, verb);
+        }
         *label.lock() = Label::new(&target, verb);
         let attributes = Attributes {
             verb: verb.to_owned(),
@@ -326,13 +407,17 @@ impl Inner {
             name: target.name.clone(),
             path: String::new(),
         };
-        if !self.authorizer.allows(&user, &attributes) {
+        let allowed = self.authorizer.allows(&user, &attributes);
+        if self.audit.is_some() {
+            trail.lock().note("authorization.k8s.io/decision", if allowed { "allow" } else { "forbid" });
+        }
+        if !allowed {
             return Err(refusal(&user, &attributes));
         }
         Ok(Authorized::Resource(user, target, verb))
     }
 
-    fn authenticate(&self, parts: &Parts) -> Outcome<UserInfo> {
+    fn authenticate(&self, parts: &Parts, trail: &Mutex<Trail>) -> Outcome<UserInfo> {
         // Set by callers in this process only: requests from sockets carry no extensions of this type.
         let caller = match parts.extensions.get::<UserInfo>() {
             Some(user) => user.clone(),
@@ -344,6 +429,10 @@ impl Inner {
         };
         let impersonation =
             impersonation(&parts.headers).map_err(|error| Failure::internal(error.to_string()))?;
+        let acting = impersonation.as_ref().map_or(&caller, |i| &i.user);
+        if self.audit.is_some() {
+            trail.lock().calls(&caller, acting);
+        }
         let Some(Impersonation { user, needs }) = impersonation else { return Ok(caller) };
         for need in needs {
             let attributes = Attributes {
@@ -375,7 +464,10 @@ impl Inner {
             }
             Route::Health(path) => Ok(health::answer(self, &path, query.get("verbose").is_some())),
             Route::Version => Ok(Reply::json(200, &health::version())),
-            Route::Metrics => Ok(self.metrics.answer(&self.store.stats())),
+            Route::Metrics => {
+                let audit = self.audit.as_ref().map(|log| log.figures());
+                Ok(self.metrics.answer(&self.store.stats(), audit))
+            }
             Route::OpenIdConfiguration => {
                 // HTTP/2 has the host in the request line.
                 let header = parts.headers.get("host").and_then(|h| h.to_str().ok());

@@ -124,6 +124,11 @@ impl Errors {
         Errors::default()
     }
 
+    /// Adds an error about a field whose path is already text.
+    pub fn push_at(&mut self, field: String, reason: Reason, message: impl Into<String>) {
+        self.0.push(FieldError { field, reason, message: message.into() });
+    }
+
     /// Whether nothing is wrong.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -175,7 +180,8 @@ impl Errors {
 
     /// `Too many: N: must have at most M items`.
     pub fn too_many(&mut self, path: &Path<'_>, actual: usize, max: usize) {
-        self.push(path, Reason::TooMany, format!("Too many: {actual}: must have at most {max} items"));
+        let items = if max == 1 { "item" } else { "items" };
+        self.push(path, Reason::TooMany, format!("Too many: {actual}: must have at most {max} {items}"));
     }
 
     /// `Not found: "x"`.

@@ -5,6 +5,7 @@ pub mod conditions;
 pub mod entropy;
 pub mod gvk;
 pub mod invalid;
+pub mod json_path;
 pub mod managed_fields;
 pub mod meta;
 pub mod names;
@@ -13,6 +14,7 @@ pub mod quantity;
 pub mod schema;
 pub mod selector;
 pub mod shard;
+pub mod structural;
 
 pub use clock::{Clock, Timestamp};
 pub use entropy::Entropy;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::bail;
+use shoal_apiserver::audit::{AuditOptions, Level};
 use shoal_apiserver::serve::{self, Limits};
 use shoal_apiserver::{Options, Server};
 use shoal_objects::Clock;
@@ -28,6 +29,7 @@ use crate::parts::Part;
   shoal up                                 # data is kept; the next start continues
   shoal up --ephemeral --port 0            # in memory, on any free port
   shoal up --data-dir ./cluster --port 7443
+  shoal up --audit-log audit.log --audit-level request
   KUBECONFIG=FILE kubectl get namespaces   # FILE as printed
 
 Environment:
@@ -62,11 +64,28 @@ pub struct Args {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     without: Vec<Part>,
 
+    /// Log every request to this file, one JSON object per line; older files get a number at the end
+    #[arg(long, value_name = "FILE")]
+    audit_log: Option<PathBuf>,
+
+    /// How much of each request is logged
+    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = AuditLevel::Metadata, requires = "audit_log")]
+    audit_level: AuditLevel,
+
     #[arg(long, value_name = "N", hide = true)]
     nodes: Option<u32>,
 
     #[arg(long, value_name = "N", hide = true)]
     simulated_nodes: Option<u32>,
+}
+
+/// What the audit log tells.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum AuditLevel {
+    /// Who asked for what, and the outcome
+    Metadata,
+    /// Also what was sent, except Secrets, ConfigMaps and tokens
+    Request,
 }
 
 /// Starts everything in order, tells that it is ready, and waits for a signal.
@@ -92,6 +111,13 @@ pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
 
     let mut options = Options::new(store.clone(), pki.service_account_key().to_vec());
     options.clock = clock;
+    options.audit = args.audit_log.map(|path| {
+        let level = match args.audit_level {
+            AuditLevel::Metadata => Level::Metadata,
+            AuditLevel::Request => Level::Request,
+        };
+        AuditOptions::new(path, level)
+    });
     let server = Server::start(options).await?;
     let serving = tokio::spawn(serve::serve(listener, tls, server, Limits::default(), stop));
 

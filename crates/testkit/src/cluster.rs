@@ -7,6 +7,7 @@ use http::Request;
 use kube::Client;
 use shoal_apiserver::access::UserInfo;
 use shoal_apiserver::access::tokens;
+use shoal_apiserver::audit::AuditOptions;
 use shoal_apiserver::{Abilities, Options, Server};
 use shoal_objects::{Clock, Entropy, Timestamp};
 use shoal_store::Store;
@@ -29,6 +30,7 @@ pub struct Builder {
     seed: Option<u64>,
     abilities: Abilities,
     history_events: Option<usize>,
+    audit: Option<AuditOptions>,
 }
 
 impl Cluster {
@@ -39,7 +41,7 @@ impl Cluster {
 
     /// A cluster with settings.
     pub fn builder() -> Builder {
-        Builder { seed: None, abilities: Abilities::default(), history_events: None }
+        Builder { seed: None, abilities: Abilities::default(), history_events: None, audit: None }
     }
 
     /// A kube client with all rights.
@@ -60,6 +62,11 @@ impl Cluster {
     /// Plain HTTP requests with all rights, without a client library.
     pub fn http(&self) -> Http {
         Http::new(self.server.clone(), UserInfo::authenticated("shoal:test", &["system:masters"]))
+    }
+
+    /// Plain HTTP requests of some user.
+    pub fn http_as(&self, user: &str, groups: &[&str]) -> Http {
+        Http::new(self.server.clone(), UserInfo::authenticated(user, groups))
     }
 
     /// The server itself.
@@ -91,6 +98,13 @@ impl Builder {
         self
     }
 
+    /// Logs requests.
+    #[must_use]
+    pub fn audit(mut self, audit: AuditOptions) -> Builder {
+        self.audit = Some(audit);
+        self
+    }
+
     /// Starts the cluster.
     ///
     /// # Panics
@@ -104,6 +118,7 @@ impl Builder {
         }
         let mut options = Options::new(Store::memory(store), token_key());
         options.abilities = self.abilities;
+        options.audit = self.audit;
         if let Some(seed) = self.seed {
             options.entropy = Entropy::seeded(seed);
             options.clock = Clock::from_fn(move || {

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: gets missing tools, then runs every test and counts.
 
 mod command;
+mod examples;
 mod kubectl;
 mod oracle;
 mod tools;
@@ -30,6 +31,8 @@ enum Step {
     Crates,
     /// Examples in the documentation.
     Docs,
+    /// Programs outside the workspace that embed the server.
+    Examples,
     /// Recorded behaviour of a real API server, replayed on `shoal up`, in memory and on disk.
     Oracle,
     /// What people do with kubectl, on `shoal up`.
@@ -37,12 +40,13 @@ enum Step {
 }
 
 impl Step {
-    const ALL: [Step; 4] = [Step::Crates, Step::Docs, Step::Oracle, Step::Kubectl];
+    const ALL: [Step; 5] = [Step::Crates, Step::Docs, Step::Examples, Step::Oracle, Step::Kubectl];
 
     fn title(self) -> &'static str {
         match self {
             Step::Crates => "tests of the crates",
             Step::Docs => "examples in the documentation",
+            Step::Examples => "programs that embed the server",
             Step::Oracle => "recorded behaviour of a real API server",
             Step::Kubectl => "everyday use with kubectl",
         }
@@ -65,6 +69,7 @@ pub fn run(options: &Options) -> Result<bool> {
         let outcome = match step {
             Step::Crates => crates(),
             Step::Docs => docs(),
+            Step::Examples => examples::run(&workspace),
             Step::Oracle => oracle::run(&workspace, &tools, &options.scenarios),
             Step::Kubectl => kubectl::run(&workspace, &tools),
         };

@@ -1,6 +1,6 @@
 //! DELETE of a collection.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use shoal_objects::meta;
 
 use crate::handlers::delete::{Deleted, delete_stored, read_options};
@@ -31,13 +31,10 @@ pub async fn delete(call: &Call<'_>) -> Outcome<Reply> {
     if call.accepted.view != View::Full {
         return reply(call, 200, &view::list(call, &items, metadata)?);
     }
-    for item in items.iter_mut().filter_map(Value::as_object_mut) {
-        item.remove("kind");
-        item.remove("apiVersion");
-    }
+    list::strip_types(resource, &mut items);
     debug_assert!(items.iter().all(|i| !meta::name(i).is_empty()));
     let list = json!({
-        "kind": format!("{}List", resource.kind),
+        "kind": &*resource.list_kind,
         "apiVersion": &*resource.api_version,
         "metadata": metadata,
         "items": items,

@@ -6,9 +6,10 @@ use shoal_store::{EventKind, Object, Precondition, WriteError};
 use std::sync::Arc;
 
 use crate::admission;
+use crate::definitions;
 use crate::encode;
-use crate::handlers::{Call, complete, to_storage};
-use crate::kinds::{NameRule, pod};
+use crate::handlers::{Call, complete, custom, default, to_storage};
+use crate::kinds::{NameRule, definition, pod};
 use crate::registry::Resource;
 use crate::response::Reply;
 use crate::status::{Failure, Outcome};
@@ -30,8 +31,7 @@ pub enum Written {
 /// Answers a create request.
 pub async fn create(call: &Call<'_>) -> Outcome<Reply> {
     let dry_run = call.dry_run("CreateOptions")?;
-    let resource = &call.target.resource;
-    let object = call.body_object(&resource.api_version, &resource.kind)?;
+    let object = call.body()?;
     let written = insert(call, object, dry_run).await?;
     answer(call, 201, &written)
 }
@@ -48,7 +48,7 @@ pub fn answer(call: &Call<'_>, status: u16, written: &Written) -> Outcome<Reply>
 pub async fn insert(call: &Call<'_>, mut object: Value, dry_run: bool) -> Outcome<Written> {
     let resource = &*call.target.resource;
     check_namespace(call, &mut object)?;
-    (resource.rules.default)(&mut object);
+    default(resource, &mut object);
     let generated = meta::name(&object).is_empty() && !meta::generate_name(&object).is_empty();
     admission::create(call, &mut object).await?;
     for attempt in 1.. {
@@ -57,10 +57,15 @@ pub async fn insert(call: &Call<'_>, mut object: Value, dry_run: bool) -> Outcom
         (resource.rules.prepare_create)(&mut candidate);
         let reserved = call.server.allocate(resource, &mut candidate, None, dry_run)?;
         validate(resource, &candidate)?;
+        let charge = admission::validate_create(call, &candidate, dry_run).await?;
         (resource.rules.warnings)(&candidate).into_iter().for_each(|text| call.warn(text));
         let name = meta::name(&candidate).to_owned();
         let key = resource.key(meta::namespace(&candidate), &name);
+        if let Some(object) = &mut call.trail.lock().object {
+            object.name.clone_from(&name);
+        }
         complete(resource, &mut candidate);
+        custom::check_open(call, &name)?;
         if dry_run {
             if call.server.store.get(&resource.table, &key).await.is_some() {
                 return Err(Failure::already_exists(resource, &name));
@@ -74,6 +79,8 @@ pub async fn insert(call: &Call<'_>, mut object: Value, dry_run: bool) -> Outcom
         match put.await {
             Ok(object) => {
                 reserved.keep();
+                charge.settle(call).await;
+                call.server.written(resource, &object).await;
                 return Ok(Written::Stored(object));
             }
             Err(WriteError::Unavailable(why)) => return Err(Failure::unavailable(&why)),
@@ -133,30 +140,45 @@ fn fill_system_fields(call: &Call<'_>, object: &mut Value) -> Outcome<()> {
         && let Some(members) = object.as_object_mut()
         && members.contains_key("status")
     {
-        members.insert("status".into(), json!({}));
-        (resource.rules.default)(object);
+        if resource.custom.is_some() {
+            members.remove("status");
+        } else {
+            members.insert("status".into(), json!({}));
+        }
+        default(resource, object);
     }
     Ok(())
 }
 
 fn validate(resource: &Resource, object: &Value) -> Outcome<()> {
+    let errors = match &resource.custom {
+        Some(custom) => custom::validate(resource, custom, object, None),
+        None => builtin_errors(resource, object),
+    };
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::invalid(resource.error_group(), &resource.kind, meta::name(object), &errors))
+}
+
+fn builtin_errors(resource: &Resource, object: &Value) -> Errors {
     let mut errors = Errors::new();
     let path = Path::new("metadata");
     meta::validate_metadata(
         object,
         &path,
         resource.namespaced,
-        |name| name_errors(resource, name),
+        |name| match &*resource.table {
+            definitions::TABLE => definition::name_errors(object, name),
+            _ => name_errors(resource, name),
+        },
         &mut errors,
     );
     (resource.rules.validate)(object, &mut errors);
     if &*resource.table == "pods" {
         pod::validate::validate_pod_create(object, &mut errors);
     }
-    if errors.is_empty() {
-        return Ok(());
-    }
-    Err(Failure::invalid(resource.error_group(), &resource.kind, meta::name(object), &errors))
+    errors
 }
 
 /// What is wrong with a name of this kind.

@@ -6,6 +6,7 @@ use shoal_store::{EventKind, Object, Precondition, WriteError};
 use std::sync::Arc;
 
 use crate::admission;
+use crate::definitions;
 use crate::encode;
 use crate::handlers::Call;
 use crate::handlers::update::remove;
@@ -129,6 +130,8 @@ pub async fn delete_stored(call: &Call<'_>, mut stored: Arc<Object>, options: &V
         check_preconditions(call, &current, options)?;
         let step = if &*resource.plural == "namespaces" && resource.group.is_empty() {
             plan_namespace(call, &current, options)
+        } else if &*resource.table == definitions::TABLE && meta::deletion_timestamp(&current).is_none() {
+            Step::Mark(definitions::mark_for_deletion(call.server, &current), false)
         } else {
             plan(call, &current, options)
         };
@@ -139,7 +142,10 @@ pub async fn delete_stored(call: &Call<'_>, mut stored: Arc<Object>, options: &V
             Step::Mark(marked, _) if dry_run => return Ok(Deleted::Pending(marked)),
             Step::Mark(marked, then_remove) => match write(call, &stored, &current, &marked).await {
                 Ok(object) if then_remove => gone(call, &object, &call.served(&object)?).await,
-                Ok(object) => Ok(Deleted::Pending(call.served(&object)?)),
+                Ok(object) => {
+                    call.server.written(resource, &object).await;
+                    Ok(Deleted::Pending(call.served(&object)?))
+                }
                 Err(error) => Err(error),
             },
         };

@@ -12,7 +12,7 @@ use shoal_store::{Listing, Object, Range, Store};
 
 use crate::handlers::{Call, view};
 use crate::kinds::options;
-use crate::registry::{Conversion, Resource};
+use crate::registry::Resource;
 use crate::response::{Reply, reply};
 use crate::selection::Selection;
 use crate::status::{Failure, Outcome};
@@ -66,30 +66,43 @@ pub async fn list(call: &Call<'_>) -> Outcome<Reply> {
     if let Some(shard) = &selection.shard {
         metadata["shardInfo"] = shard.shard_info();
     }
-    if resource.conversion == Conversion::None && call.accepted.is_json() {
+    // Lists of custom kinds always have the token, and items with their type.
+    let custom = resource.custom.is_some();
+    if custom && selected.next.is_none() {
+        metadata["continue"] = "".into();
+    }
+    if call.accepted.is_json() && selected.objects.iter().all(|o| resource.shows_as_stored(o)) {
         let head = format!(
-            "{{\"kind\":\"{}List\",\"apiVersion\":\"{}\",\"metadata\":{metadata},\"items\":[",
-            resource.kind, resource.api_version
+            "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{metadata},\"items\":[",
+            resource.list_kind, resource.api_version
         );
         return Ok(Reply::list(ListBody {
             head: Some(head.into()),
             items: selected.objects.into_iter(),
-            skip: encode::type_length(&resource.kind, &resource.api_version),
+            skip: if custom { 1 } else { encode::type_length(&resource.kind, &resource.api_version) },
             first: true,
             done: false,
         }));
     }
     let mut items = selected.objects.iter().map(|o| call.served(o)).collect::<Outcome<Vec<Value>>>()?;
-    for item in items.iter_mut().filter_map(Value::as_object_mut) {
-        item.remove("kind");
-        item.remove("apiVersion");
-    }
-    let kind = format!("{}List", resource.kind);
+    strip_types(resource, &mut items);
+    let kind = &*resource.list_kind;
     reply(
         call,
         200,
         &json!({"kind": kind, "apiVersion": &*resource.api_version, "metadata": metadata, "items": items}),
     )
+}
+
+/// Items of lists of built-in kinds leave out their type.
+pub fn strip_types(resource: &Resource, items: &mut [Value]) {
+    if resource.custom.is_some() {
+        return;
+    }
+    for item in items.iter_mut().filter_map(Value::as_object_mut) {
+        item.remove("kind");
+        item.remove("apiVersion");
+    }
 }
 
 /// Finds what a list, or a deletecollection, is about.

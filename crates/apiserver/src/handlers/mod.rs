@@ -3,6 +3,7 @@
 pub mod binding;
 pub mod collection;
 pub mod create;
+pub mod custom;
 pub mod delete;
 pub mod eviction;
 pub mod get;
@@ -26,6 +27,7 @@ use shoal_objects::Errors;
 use shoal_store::Object;
 
 use crate::access::UserInfo;
+use crate::audit::Trail;
 use crate::decode;
 use crate::encode;
 use crate::kinds::{event, hpa, options};
@@ -56,6 +58,8 @@ pub struct Call<'a> {
     pub user: UserInfo,
     /// Texts for `Warning` headers.
     pub warnings: &'a Mutex<Vec<String>>,
+    /// What the audit log will say.
+    pub trail: &'a Mutex<Trail>,
 }
 
 /// What is done about fields the type does not have.
@@ -72,6 +76,9 @@ pub enum FieldValidation {
 /// Answers a request to a resource.
 pub async fn handle(call: &Call<'_>) -> Outcome<Reply> {
     let resource = &*call.target.resource;
+    if let Some(text) = resource.custom.as_ref().and_then(|custom| custom.deprecation.as_ref()) {
+        call.warn(text);
+    }
     if !call.target.subresource.is_empty() {
         return subresource(call).await;
     }
@@ -152,12 +159,18 @@ impl Call<'_> {
             accepted: self.accepted,
             user: self.user.clone(),
             warnings: self.warnings,
+            trail: self.trail,
         }
     }
 
     /// Adds a `Warning` header to the answer.
     pub fn warn(&self, text: impl Into<String>) {
         self.warnings.lock().push(text.into());
+    }
+
+    /// Adds a note to the request's line in the audit log.
+    pub fn annotate_audit(&self, key: &str, text: String) {
+        self.trail.lock().note(key, text);
     }
 
     /// Whether the request only wants to know what would happen. Options that make no sense are refused.
@@ -209,6 +222,21 @@ impl Call<'_> {
             })?;
             complaints.extend(unknown.iter().map(|path| format!("unknown field {path:?}")));
         }
+        self.settle_complaints(complaints, version, kind)?;
+        Ok(value)
+    }
+
+    /// The body as an object of the resource.
+    pub fn body(&self) -> Outcome<Value> {
+        let resource = &self.target.resource;
+        match &resource.custom {
+            Some(custom) => custom::body(self, custom),
+            None => self.body_object(&resource.api_version, &resource.kind),
+        }
+    }
+
+    /// Does about unknown and duplicate fields what the client asked for.
+    pub fn settle_complaints(&self, complaints: Vec<String>, version: &str, kind: &str) -> Outcome<()> {
         match self.field_validation() {
             _ if complaints.is_empty() => {}
             FieldValidation::Ignore => {}
@@ -220,7 +248,7 @@ impl Call<'_> {
                 )));
             }
         }
-        Ok(value)
+        Ok(())
     }
 
     /// Answers with an object in the representation asked for.
@@ -230,7 +258,7 @@ impl Call<'_> {
 
     /// Answers with a stored object, without decoding it where possible.
     pub fn answer_stored(&self, status: u16, object: &Object) -> Outcome<Reply> {
-        if self.accepted.is_plain() && self.target.resource.conversion == Conversion::None {
+        if self.accepted.is_plain() && self.target.resource.shows_as_stored(object) {
             return Ok(Reply::full(status, encode::object(&object.value), "application/json"));
         }
         self.answer(status, &self.served(object)?)
@@ -251,6 +279,9 @@ pub fn served(resource: &Resource, object: &Object) -> Outcome<Value> {
         Conversion::AutoscalingV1 => hpa::v2_to_v1(&mut value),
         Conversion::EventsV1 => event::core_to_events(&mut value),
     }
+    if let Some(custom) = resource.custom.as_ref().filter(|custom| !custom.is_verbatim(object.revision)) {
+        custom::from_storage(resource, custom, &mut value);
+    }
     Ok(value)
 }
 
@@ -261,7 +292,18 @@ pub fn to_storage(resource: &Resource, mut value: Value) -> Value {
         Conversion::AutoscalingV1 => hpa::v1_to_v2(&mut value),
         Conversion::EventsV1 => event::events_to_core(&mut value),
     }
+    if let Some(custom) = &resource.custom {
+        value["apiVersion"] = Value::from(&*custom.storage_version);
+    }
     value
+}
+
+/// Fills what the client left out.
+pub fn default(resource: &Resource, object: &mut Value) {
+    match &resource.custom {
+        Some(custom) => custom::default(&custom.schema, object),
+        None => (resource.rules.default)(object),
+    }
 }
 
 /// Adds what Go writes even when empty: zeros and nulls of required fields.

@@ -8,7 +8,7 @@ use shoal_objects::{Errors, Path, meta};
 use crate::builtin;
 use crate::decode;
 use crate::handlers::update::{Facet, modify};
-use crate::handlers::{Call, FieldValidation, create};
+use crate::handlers::{Call, FieldValidation, create, custom, default};
 use crate::kinds::options;
 use crate::negotiate::{PatchKind, patch_kind};
 use crate::registry::Resource;
@@ -30,7 +30,7 @@ pub async fn patch(call: &Call<'_>, facet: Facet) -> Outcome<Reply> {
         let mut proposed = apply(resource.type_id, &patch, current)?;
         check_identity(&proposed, current, &call.target.name)?;
         conform(call, &resource, &patch, &mut proposed)?;
-        (resource.rules.default)(&mut proposed);
+        default(&resource, &mut proposed);
         Ok(proposed)
     });
     create::answer(call, 200, &written.await?)
@@ -128,13 +128,17 @@ fn check_identity(proposed: &Value, current: &Value, name: &str) -> Outcome<()> 
 
 /// Gives the patched object the shape of its type.
 fn conform(call: &Call<'_>, resource: &Resource, patch: &Patch, proposed: &mut Value) -> Outcome<()> {
-    let Some(type_id) = resource.type_id else { return Ok(()) };
     let invalid = |detail: String| {
         let mut errors = Errors::new();
         errors.invalid_str(&Path::new("patch"), &patch.body.to_string(), &detail);
         Failure::invalid("", "", "", &errors)
     };
-    let unknown = decode::conform(builtin::types(), type_id, proposed).map_err(invalid)?;
+    let unknown = match (&resource.custom, resource.type_id) {
+        (Some(custom), _) => custom::conform(custom, proposed),
+        (None, Some(type_id)) => decode::conform(builtin::types(), type_id, proposed),
+        (None, None) => return Ok(()),
+    };
+    let unknown = unknown.map_err(invalid)?;
     if unknown.is_empty() {
         return Ok(());
     }

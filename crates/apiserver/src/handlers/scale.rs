@@ -9,13 +9,14 @@ use crate::decode;
 use crate::handlers::create::Written;
 use crate::handlers::update::{Facet, modify};
 use crate::handlers::{Call, conform_known, patch as patches};
+use crate::registry::custom::{ScalePaths, at_path, set_at_path};
 use crate::response::Reply;
 use crate::status::{Failure, Outcome};
 
 /// Answers with the scale.
 pub async fn get(call: &Call<'_>) -> Outcome<Reply> {
     let object = call.served(&*call.stored().await?)?;
-    call.answer(200, &scale_of(&object))
+    call.answer(200, &scale_of(call, &object))
 }
 
 /// Replaces the scale.
@@ -38,7 +39,7 @@ pub async fn patch(call: &Call<'_>) -> Outcome<Reply> {
     let dry_run = call.dry_run("PatchOptions")?;
     let scale = builtin::type_of("autoscaling", "v1", "Scale");
     set(call, dry_run, |object| {
-        let mut wanted = patches::apply(scale, &patch, &scale_of(object))?;
+        let mut wanted = patches::apply(scale, &patch, &scale_of(call, object))?;
         if let Some(type_id) = scale {
             decode::conform(builtin::types(), type_id, &mut wanted).map_err(Failure::bad_request)?;
         }
@@ -55,15 +56,21 @@ async fn set(
     let written = modify(call, Facet::Main, dry_run, |object| {
         let scale = wanted(object)?;
         let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
-        if replicas < 0 {
+        let custom = custom_paths(call);
+        if replicas < 0 && custom.is_none() {
             let mut errors = Errors::new();
             let path = Path::new("spec");
             errors.invalid(&path.child("replicas"), &json!(replicas), "must be greater than or equal to 0");
             return Err(Failure::invalid("autoscaling", "Scale", &call.target.name, &errors));
         }
         let mut next = object.clone();
-        next["spec"]["replicas"] = replicas.into();
-        conform_known(&call.target.resource, &mut next);
+        match custom {
+            Some(paths) => set_at_path(&mut next, &paths.spec, replicas.into()),
+            None => {
+                next["spec"]["replicas"] = replicas.into();
+                conform_known(&call.target.resource, &mut next);
+            }
+        }
         // The version the client saw guards the whole object.
         next["metadata"]["resourceVersion"] = meta::resource_version(&scale).into();
         Ok(next)
@@ -73,10 +80,15 @@ async fn set(
         Written::Stored(object) => call.served(&object)?,
         Written::Shown(value) => value,
     };
-    call.answer(200, &scale_of(&object))
+    call.answer(200, &scale_of(call, &object))
 }
 
-fn scale_of(object: &Value) -> Value {
+/// Where a custom kind keeps its replicas.
+fn custom_paths<'a>(call: &'a Call<'_>) -> Option<&'a ScalePaths> {
+    call.target.resource.custom.as_ref()?.scale.as_ref()
+}
+
+fn scale_of(call: &Call<'_>, object: &Value) -> Value {
     let mut metadata = json!({});
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         if let Some(value) = object["metadata"].get(field) {
@@ -85,14 +97,28 @@ fn scale_of(object: &Value) -> Value {
     }
     let mut spec = json!({});
     // Zero is left out, as the real server does.
-    match object.pointer("/spec/replicas").and_then(Value::as_i64) {
+    let (wanted, present, text) = match custom_paths(call) {
+        Some(paths) => {
+            let selector = paths.selector.as_ref().and_then(|path| at_path(object, path));
+            let selector = selector.and_then(Value::as_str).unwrap_or_default().to_owned();
+            (at_path(object, &paths.spec), at_path(object, &paths.status), selector)
+        }
+        None => (object.pointer("/spec/replicas"), object.pointer("/status/replicas"), selector_text(object)),
+    };
+    match wanted.and_then(Value::as_i64) {
         Some(0) | None => {}
         Some(n) => spec["replicas"] = n.into(),
     }
-    let replicas = object.pointer("/status/replicas").and_then(Value::as_i64).unwrap_or(0);
-    let mut status = json!({"replicas": replicas});
-    let selector = object.pointer("/spec/selector");
-    let text = match selector {
+    let mut status = json!({"replicas": present.and_then(Value::as_i64).unwrap_or(0)});
+    if !text.is_empty() {
+        status["selector"] = text.into();
+    }
+    json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status})
+}
+
+/// The selector of a workload, as on the command line.
+fn selector_text(object: &Value) -> String {
+    match object.pointer("/spec/selector") {
         Some(plain) if plain.get("matchLabels").is_none() && plain.get("matchExpressions").is_none() => {
             plain.as_object().map(|labels| LabelSelector::from_labels(labels).to_string()).unwrap_or_default()
         }
@@ -100,9 +126,5 @@ fn scale_of(object: &Value) -> Value {
             LabelSelector::from_object(Some(selector)).map(|s| s.to_string()).unwrap_or_default()
         }
         None => String::new(),
-    };
-    if !text.is_empty() {
-        status["selector"] = text.into();
     }
-    json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status})
 }

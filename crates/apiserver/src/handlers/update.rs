@@ -9,7 +9,7 @@ use shoal_store::{EventKind, Object, Precondition, WriteError};
 use crate::admission;
 use crate::encode;
 use crate::handlers::create::{self, Written};
-use crate::handlers::{Call, complete, conform_known, to_storage};
+use crate::handlers::{Call, complete, conform_known, custom, default, to_storage};
 use crate::kinds::{namespace, pod};
 use crate::registry::Resource;
 use crate::response::Reply;
@@ -54,10 +54,10 @@ impl Facet {
 pub async fn update(call: &Call<'_>, facet: Facet) -> Outcome<Reply> {
     let dry_run = call.dry_run("UpdateOptions")?;
     let resource = &call.target.resource;
-    let mut object = call.body_object(&resource.api_version, &resource.kind)?;
+    let mut object = call.body()?;
     create::check_namespace(call, &mut object)?;
     check_name(call, &mut object)?;
-    (resource.rules.default)(&mut object);
+    default(resource, &mut object);
     let exists = call.stored().await;
     if facet == Facet::Main && resource.traits.create_on_update && exists.is_err() {
         let version = meta::resource_version(&object);
@@ -67,7 +67,7 @@ pub async fn update(call: &Call<'_>, facet: Facet) -> Outcome<Reply> {
         let written = create::insert(call, object, dry_run).await?;
         return create::answer(call, 201, &written);
     }
-    if facet == Facet::Main
+    if (facet == Facet::Main || resource.custom.is_some())
         && resource.traits.conditional_update
         && meta::resource_version(&object).is_empty()
     {
@@ -114,11 +114,10 @@ pub async fn modify(
         conform_known(resource, &mut current);
         let conditional = check_version(resource, &proposed, &current)?;
         prepare(call, facet, &mut proposed, &current);
-        if facet == Facet::Main {
-            admission::update(call, &mut proposed, &current).await?;
-        }
+        admission::update(call, facet, &mut proposed, &current).await?;
         let reserved = call.server.allocate(resource, &mut proposed, Some(&current), dry_run)?;
         validate(resource, facet, &proposed, &current)?;
+        let charge = admission::validate_update(call, facet, &proposed, &current, dry_run).await?;
         (resource.rules.warnings)(&proposed).into_iter().for_each(|text| call.warn(text));
         complete(resource, &mut proposed);
         if proposed == shown {
@@ -141,8 +140,12 @@ pub async fn modify(
         match result {
             Ok(written) => {
                 reserved.keep();
+                charge.settle(call).await;
                 if finished {
                     call.server.release(resource, &current);
+                }
+                if let Written::Stored(object) = &written {
+                    call.server.written(resource, object).await;
                 }
                 return Ok(written);
             }
@@ -163,7 +166,9 @@ pub async fn remove(call: &Call<'_>, stored: &Object) -> Result<Arc<Object>, Wri
     let value: Value = serde_json::from_slice(encode::object_slice(&stored.value)).unwrap_or_default();
     let draft = encode::draft(resource, &value);
     let seal = |revision| draft.seal(EventKind::Deleted, revision);
-    call.server.store.delete(&resource.table, &stored.key, stored.revision, seal).await
+    let removed = call.server.store.delete(&resource.table, &stored.key, stored.revision, seal).await?;
+    call.server.removed(resource, &removed).await;
+    Ok(removed)
 }
 
 /// Refuses a proposal made from another version; tells whether it named one at all.
@@ -226,19 +231,27 @@ fn prepare(call: &Call<'_>, facet: Facet, proposed: &mut Value, current: &Value)
         Facet::EphemeralContainers => pod::prepare_ephemeral_containers(proposed, current),
         Facet::Resize => pod::prepare_resize(proposed, current),
     }
+    if resource.custom.is_some() {
+        // Everything but the metadata counts; the status is the old one where it has a subresource.
+        let changed = facet == Facet::Main && body_changed(proposed, current, &["metadata"]);
+        proposed["metadata"]["generation"] = (meta::generation(current) + i64::from(changed)).into();
+        return;
+    }
     let spec_changed = proposed.get("spec") != current.get("spec")
-        || (resource.type_id.is_some() && current.get("spec").is_none() && body_changed(proposed, current));
+        || (resource.type_id.is_some()
+            && current.get("spec").is_none()
+            && body_changed(proposed, current, &["metadata", "status"]));
     if resource.traits.generation {
         let generation = meta::generation(current) + i64::from(spec_changed);
         proposed["metadata"]["generation"] = generation.into();
     }
 }
 
-/// Kinds without a spec count changes of anything beside metadata and status.
-fn body_changed(proposed: &Value, current: &Value) -> bool {
+/// Whether anything changed beside some members.
+fn body_changed(proposed: &Value, current: &Value, except: &[&str]) -> bool {
     let body = |object: &Value| -> Map<String, Value> {
         let members = object.as_object().cloned().unwrap_or_default();
-        members.into_iter().filter(|(k, _)| k != "metadata" && k != "status").collect()
+        members.into_iter().filter(|(k, _)| !except.contains(&k.as_str())).collect()
     };
     body(proposed) != body(current)
 }
@@ -271,6 +284,17 @@ fn keep_system_metadata(proposed: &mut Value, current: &Value) {
 }
 
 fn validate(resource: &Resource, facet: Facet, proposed: &Value, current: &Value) -> Outcome<()> {
+    let errors = match &resource.custom {
+        Some(custom) => custom::validate(resource, custom, proposed, Some(current)),
+        None => builtin_errors(resource, facet, proposed, current),
+    };
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::invalid(resource.error_group(), &resource.kind, meta::name(current), &errors))
+}
+
+fn builtin_errors(resource: &Resource, facet: Facet, proposed: &Value, current: &Value) -> Errors {
     let mut errors = Errors::new();
     // The real server checks the metadata once for all kinds and once more with each kind, and reports both.
     meta::validate_metadata_update(proposed, current, &mut errors);
@@ -289,10 +313,7 @@ fn validate(resource: &Resource, facet: Facet, proposed: &Value, current: &Value
         Facet::Finalize => namespace::validate_finalize(proposed, &mut errors),
         Facet::Binding => {}
     }
-    if errors.is_empty() {
-        return Ok(());
-    }
-    Err(Failure::invalid(resource.error_group(), &resource.kind, meta::name(current), &errors))
+    errors
 }
 
 /// The last finalizer of an object marked for deletion is gone.

@@ -23,7 +23,7 @@ pub fn object(call: &Call<'_>, object: &Value) -> Outcome<Value> {
         View::Table(version) => {
             let include = Include::parse(call.query.get("includeObject"))?;
             let options = Options { version, include, headers: true };
-            Ok(table_of_one(object, options, call.server))
+            Ok(table_of_one(&call.target.resource, object, options, call.server))
         }
     }
 }
@@ -36,7 +36,10 @@ pub fn list(call: &Call<'_>, objects: &[Value], metadata: Value) -> Outcome<Valu
             let options = Options { version, include, headers: true };
             let resource = &call.target.resource;
             let now = call.server.clock.now();
-            Ok(table::table(&resource.group, &resource.kind, objects, metadata, options, now))
+            Ok(match &resource.custom {
+                Some(custom) => table::custom::table(custom, objects, metadata, options, now),
+                None => table::table(&resource.group, &resource.kind, objects, metadata, options, now),
+            })
         }
         View::PartialList(version) => {
             let items: Vec<Value> = objects.iter().map(|o| partial(o, version)).collect();
@@ -65,20 +68,35 @@ pub fn for_watch(call: &Call<'_>) -> Outcome<Include> {
 }
 
 /// The object of a watch event. The columns of a table are described when `headers` is set.
-pub fn event_object(server: &Inner, view: View, include: Include, object: Value, headers: bool) -> Value {
+pub fn event_object(
+    server: &Inner,
+    resource: &Resource,
+    view: View,
+    include: Include,
+    object: Value,
+    headers: bool,
+) -> Value {
     match view {
         View::Full => object,
         View::Partial(version) | View::PartialList(version) => partial(&object, version),
-        View::Table(version) => table_of_one(&object, Options { version, include, headers }, server),
+        View::Table(version) => {
+            table_of_one(resource, &object, Options { version, include, headers }, server)
+        }
     }
 }
 
 /// Subresources show kinds other than the resource's, so the object tells what it is.
-fn table_of_one(object: &Value, options: Options, server: &Inner) -> Value {
+fn table_of_one(resource: &Resource, object: &Value, options: Options, server: &Inner) -> Value {
     let group = str_at(object, "apiVersion").split_once('/').map_or("", |(group, _)| group);
     let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
     let now = server.clock.now();
-    table::table(group, str_at(object, "kind"), std::slice::from_ref(object), metadata, options, now)
+    let objects = std::slice::from_ref(object);
+    match &resource.custom {
+        Some(custom) if str_at(object, "kind") == &*resource.kind => {
+            table::custom::table(custom, objects, metadata, options, now)
+        }
+        _ => table::table(group, str_at(object, "kind"), objects, metadata, options, now),
+    }
 }
 
 fn not_a_list(resource: &Resource) -> Failure {

@@ -11,12 +11,13 @@ use shoal_objects::{Errors, Path};
 use shoal_store::{Event, EventKind, Object, Range, Watcher};
 use tokio::time::{Instant, Sleep};
 
+use crate::audit::Pending;
 use crate::encode;
 use crate::handlers::{Call, list, served, view};
 use crate::kinds::options;
 use crate::metrics::Gauge;
 use crate::negotiate::View;
-use crate::registry::{Conversion, Resource};
+use crate::registry::Resource;
 use crate::response::Reply;
 use crate::selection::Selection;
 use crate::server::Inner;
@@ -48,6 +49,7 @@ pub struct WatchBody {
     bookmark_at: std::pin::Pin<Box<Sleep>>,
     ends_at: std::pin::Pin<Box<Sleep>>,
     _open: Gauge,
+    audit: Option<Pending>,
 }
 
 enum Phase {
@@ -92,6 +94,9 @@ pub async fn watch(call: &Call<'_>) -> Outcome<Reply> {
             ))
         })?,
     };
+    if let Some(custom) = resource.custom.as_ref().filter(|custom| from != 0 && from < custom.since) {
+        return Ok(Reply::full(200, expired_event(from, custom.since), "application/json"));
+    }
     let streaming_list = send_initial_events == Some(true);
     let skip_initial = send_initial_events == Some(false);
     let namespace = call.target.namespace.clone();
@@ -132,6 +137,7 @@ pub async fn watch(call: &Call<'_>) -> Outcome<Reply> {
         bookmark_at: Box::pin(tokio::time::sleep_until(now + BOOKMARK_EVERY)),
         ends_at: Box::pin(tokio::time::sleep_until(now + Duration::from_secs(seconds))),
         _open: call.server.metrics.watcher_opened(),
+        audit: None,
     };
     Ok(Reply::watch(body))
 }
@@ -142,6 +148,11 @@ fn expired_event(asked: u64, oldest: u64) -> Bytes {
 }
 
 impl WatchBody {
+    /// Has the end of the watch logged.
+    pub fn log_end(&mut self, pending: Option<Pending>) {
+        self.audit = pending;
+    }
+
     /// The next piece of the stream; `None` ends it.
     pub fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         loop {
@@ -164,6 +175,7 @@ impl WatchBody {
                 }
                 Phase::Live => match self.watcher.poll_next(cx) {
                     Poll::Ready(Ok(batch)) => {
+                        self.follow_definition();
                         let frames: Vec<Bytes> =
                             batch.events.iter().filter_map(|event| self.event_frame(event)).collect();
                         if !frames.is_empty() {
@@ -181,6 +193,23 @@ impl WatchBody {
         }
     }
 
+    /// A custom kind may be defined anew while it is watched.
+    fn follow_definition(&mut self) {
+        if self.resource.custom.is_none() {
+            return;
+        }
+        let Resource { group, version, plural, .. } = &*self.resource;
+        if let Some(current) = self.server.registry().find(group, version, plural) {
+            self.resource = current.clone();
+        }
+    }
+
+    /// Whether the kind is not served any more.
+    fn is_gone(&self) -> bool {
+        let Resource { group, version, plural, .. } = &*self.resource;
+        self.resource.custom.is_some() && self.server.registry().find(group, version, plural).is_none()
+    }
+
     fn poll_timers(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if self.ends_at.poll_unpin(cx).is_ready() {
             self.phase = Phase::Closed;
@@ -188,6 +217,10 @@ impl WatchBody {
             return Poll::Ready(self.bookmarks.then(|| self.bookmark(revision, false)));
         }
         if self.bookmarks && self.bookmark_at.poll_unpin(cx).is_ready() {
+            if self.is_gone() {
+                self.phase = Phase::Closed;
+                return Poll::Ready(None);
+            }
             self.bookmark_at.as_mut().reset(Instant::now() + BOOKMARK_EVERY);
             // Have the new deadline wake this task.
             let _ = self.bookmark_at.poll_unpin(cx);
@@ -218,7 +251,7 @@ impl WatchBody {
     }
 
     fn frame(&mut self, kind: EventKind, object: &Arc<Object>, at: Option<u64>) -> Bytes {
-        if self.view == View::Full && self.resource.conversion == Conversion::None {
+        if self.view == View::Full && self.resource.shows_as_stored(object) {
             return match at {
                 None => encode::event(&object.value, kind),
                 Some(revision) => encode::event_at(&object.value, kind, revision),
@@ -238,7 +271,7 @@ impl WatchBody {
 
     fn shown(&mut self, object: Value) -> Value {
         let headers = !std::mem::replace(&mut self.columns_sent, true);
-        view::event_object(&self.server, self.view, self.include, object, headers)
+        view::event_object(&self.server, &self.resource, self.view, self.include, object, headers)
     }
 
     fn bookmark(&mut self, revision: u64, ends_initial: bool) -> Bytes {

@@ -17,6 +17,7 @@ mod cron;
 mod cron_job;
 pub mod csi;
 mod daemon_set;
+pub mod definition;
 mod deployment;
 mod disruption_budget;
 pub mod endpoints;
@@ -163,6 +164,7 @@ fn platform(group: &str, _version: &str, resource: &str) -> Option<Rules> {
             admission_policy::VALIDATING_BINDING_RULES
         }
         ("admissionregistration.k8s.io", "validatingwebhookconfigurations") => webhooks::VALIDATING_RULES,
+        ("apiextensions.k8s.io", "customresourcedefinitions") => definition::RULES,
         ("apiregistration.k8s.io", "apiservices") => api_service::RULES,
         ("certificates.k8s.io", "certificatesigningrequests") => certificates::RULES,
         ("coordination.k8s.io", "leases") => lease::RULES,

@@ -159,20 +159,27 @@ fn small_paths(subject: &Subject, dialect: Dialect) -> Vec<(String, Value)> {
     found
 }
 
-/// Models of a kind that the table of types does not have: all that is known is that it is an object.
+/// Models of a kind that the table of types does not have: its schema, or else that it is an object.
 fn untyped(resource: &Resource, dialect: Dialect) -> [(String, Value); 2] {
     let Resource { group, version, kind, .. } = resource;
-    let list_kind = format!("{kind}List");
-    let (name, list_name) = (paths::model(group, version, kind), paths::model(group, version, &list_kind));
+    let list_kind = &resource.list_kind;
+    let (name, list_name) = (paths::model(group, version, kind), paths::model(group, version, list_kind));
     let text = json!({"type": "string"});
-    let object = json!({
-        "type": "object",
-        "properties": {
-            "apiVersion": text, "kind": text, "metadata": dialect.reference(&format!("{META}.ObjectMeta")),
-        },
-        "x-kubernetes-preserve-unknown-fields": true,
-        "x-kubernetes-group-version-kind": [{"group": **group, "version": **version, "kind": **kind}],
-    });
+    let mut object = match &resource.custom {
+        Some(custom) if matches!(dialect, Dialect::V3) && custom.open_api.is_object() => {
+            custom.open_api.clone()
+        }
+        _ => json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
+    };
+    if !object["properties"].is_object() {
+        object["properties"] = json!({});
+    }
+    for name in ["apiVersion", "kind"] {
+        object["properties"][name] = text.clone();
+    }
+    object["properties"]["metadata"] = dialect.reference(&format!("{META}.ObjectMeta"));
+    object["x-kubernetes-group-version-kind"] =
+        json!([{"group": **group, "version": **version, "kind": **kind}]);
     let list = json!({
         "type": "object",
         "required": ["items"],
@@ -180,7 +187,7 @@ fn untyped(resource: &Resource, dialect: Dialect) -> [(String, Value); 2] {
             "apiVersion": text, "kind": text, "metadata": dialect.reference(&format!("{META}.ListMeta")),
             "items": {"type": "array", "items": dialect.reference(&name)},
         },
-        "x-kubernetes-group-version-kind": [{"group": **group, "version": **version, "kind": list_kind}],
+        "x-kubernetes-group-version-kind": [{"group": **group, "version": **version, "kind": **list_kind}],
     });
     [(name, object), (list_name, list)]
 }

@@ -142,7 +142,7 @@ impl<'a> Paths<'a> {
     }
 
     fn list_model(&self) -> String {
-        model(&self.resource.group, &self.resource.version, &format!("{}List", self.resource.kind))
+        model(&self.resource.group, &self.resource.version, &self.resource.list_kind)
     }
 
     /// `NamespacedDeployment`

@@ -1,5 +1,7 @@
 //! Which resources are served, and how each behaves where kinds differ: one entry per group, version and resource.
 
+pub mod custom;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -7,6 +9,8 @@ use shoal_objects::schema::TypeId;
 
 use crate::builtin;
 use crate::kinds::{self, Rules};
+use custom::CustomKind;
+use shoal_store::Object;
 
 /// A served resource.
 pub struct Resource {
@@ -20,6 +24,8 @@ pub struct Resource {
     pub singular: Box<str>,
     /// Kind of its objects.
     pub kind: Box<str>,
+    /// Kind of its lists.
+    pub list_kind: Box<str>,
     /// `v1` or `apps/v1`.
     pub api_version: Box<str>,
     /// Lives in a namespace.
@@ -44,6 +50,8 @@ pub struct Resource {
     pub rules: Rules,
     /// Field selectors beyond `metadata.name` and `metadata.namespace`.
     pub fields: &'static [&'static str],
+    /// What makes it a custom kind.
+    pub custom: Option<Arc<CustomKind>>,
 }
 
 /// A subresource of a resource.
@@ -113,6 +121,15 @@ impl Registry {
         Registry::new(lines.filter_map(parse_line).map(Arc::new).collect())
     }
 
+    /// The built-in resources of this registry with these custom ones. What is built in is not replaced.
+    pub fn with_custom<'a>(&self, custom: impl Iterator<Item = &'a Arc<Resource>>) -> Registry {
+        let mut resources: Vec<Arc<Resource>> =
+            self.resources.iter().filter(|r| r.custom.is_none()).cloned().collect();
+        let builtin = Registry::new(resources.clone());
+        resources.extend(custom.filter(|r| builtin.find(&r.group, &r.version, &r.plural).is_none()).cloned());
+        Registry::new(resources)
+    }
+
     fn new(resources: Vec<Arc<Resource>>) -> Registry {
         let key = |r: &Resource| (r.group.clone(), r.version.clone(), r.plural.clone());
         let by_path = resources.iter().enumerate().map(|(i, r)| (key(r), i)).collect();
@@ -138,7 +155,19 @@ impl Registry {
                 seen.push((&r.group, &r.version));
             }
         }
+        // Several definitions may add versions to one group.
+        let is_custom = |group: &str| self.resources.iter().any(|r| &*r.group == group && r.custom.is_some());
+        for group in seen.iter().map(|(group, _)| *group).collect::<std::collections::BTreeSet<&str>>() {
+            if is_custom(group) {
+                sort_versions(&mut seen, group);
+            }
+        }
         seen
+    }
+
+    /// Whether the group is one of the server's own.
+    pub fn has_builtin_group(&self, group: &str) -> bool {
+        self.resources.iter().any(|r| &*r.group == group && r.custom.is_none())
     }
 
     /// Whether the group has any version.
@@ -147,7 +176,22 @@ impl Registry {
     }
 }
 
+/// Puts the versions of a group in order of preference, where the group is first named.
+fn sort_versions(seen: &mut Vec<(&str, &str)>, group: &str) {
+    let Some(first) = seen.iter().position(|(g, _)| *g == group) else { return };
+    let mut own: Vec<(&str, &str)> = seen.iter().filter(|(g, _)| *g == group).copied().collect();
+    own.sort_by(|a, b| custom::version_order(a.1, b.1));
+    seen.retain(|(g, _)| *g != group);
+    seen.splice(first..first, own);
+}
+
 impl Resource {
+    /// Whether a stored object can be shown without conversion.
+    pub fn shows_as_stored(&self, object: &Object) -> bool {
+        self.conversion == Conversion::None
+            && self.custom.as_ref().is_none_or(|custom| custom.is_verbatim(object.revision))
+    }
+
     /// `deployments.apps`, or `pods` for the core group.
     pub fn qualified(&self) -> String {
         if self.group.is_empty() {
@@ -211,6 +255,7 @@ fn parse_line(line: &str) -> Option<Resource> {
         plural: plural.into(),
         singular: kind.to_lowercase().into(),
         kind: kind.into(),
+        list_kind: format!("{kind}List").into(),
         api_version: api_version.into(),
         namespaced: scope == "N",
         verbs,
@@ -232,6 +277,7 @@ fn parse_line(line: &str) -> Option<Resource> {
         type_id: builtin::type_of(group, version, kind),
         rules: kinds::rules(group, version, plural),
         fields: kinds::fields::supported(group, plural),
+        custom: None,
     })
 }
 

@@ -6,6 +6,7 @@ mod autoscaling;
 pub mod cells;
 mod cluster;
 mod config;
+pub mod custom;
 mod devices;
 pub mod duration;
 mod endpoints;
@@ -70,7 +71,7 @@ impl Column {
         Column { format: "name", ..self }
     }
 
-    fn definition(&self) -> Value {
+    pub(crate) fn definition(&self) -> Value {
         json!({
             "name": self.name, "type": self.kind, "format": self.format, "description": self.description,
             "priority": self.priority,

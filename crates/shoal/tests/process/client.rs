@@ -78,7 +78,7 @@ impl Client {
 
     /// One request on a connection of its own; a kind of client that is always there.
     pub async fn get(&self, path: &str) -> (StatusCode, String) {
-        let (status, body) = whole(self.http1().await.send_request(get(path)).await.unwrap()).await.unwrap();
+        let (status, body) = exchange(&mut self.http1().await, get(path)).await.unwrap();
         (status, String::from_utf8(body.to_vec()).unwrap())
     }
 
@@ -132,6 +132,15 @@ pub fn put(path: &str, object: &Value) -> Request<Full<Bytes>> {
 
 pub fn config_map(name: &str, payload: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"payload": payload}})
+}
+
+/// Sends when the connection is done with what came before, and reads the whole answer.
+pub async fn exchange(
+    sender: &mut Http1,
+    request: Request<Full<Bytes>>,
+) -> hyper::Result<(StatusCode, Bytes)> {
+    sender.ready().await?;
+    whole(sender.send_request(request).await?).await
 }
 
 pub async fn whole(response: Response<Incoming>) -> hyper::Result<(StatusCode, Bytes)> {

@@ -7,7 +7,7 @@ mod env;
 mod mounts;
 mod probes;
 mod qos;
-mod resources;
+pub mod resources;
 mod scheduling;
 mod security;
 mod status;

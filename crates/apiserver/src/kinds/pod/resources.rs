@@ -26,25 +26,46 @@ pub fn amounts(resources: &Value, list: &str) -> Amounts {
     resource_lists::amounts(resources, list).map(|(name, amount)| (name.clone(), amount)).collect()
 }
 
-/// What the containers of a pod ask for together: containers and sidecars add up, ordinary init containers run one
-/// at a time beside the sidecars started before them.
+/// What the containers of a pod ask for together.
 pub fn container_requests(spec: &Value) -> Amounts {
+    containers_together(spec, "requests")
+}
+
+/// The `requests` or `limits` of a whole pod: of its containers, or what it says for all of them, and its overhead.
+pub fn pod_amounts(spec: &Value, list: &str) -> Amounts {
+    let mut sum = containers_together(spec, list);
+    for (name, amount) in amounts(part(spec, "resources"), list) {
+        sum.insert(name, amount);
+    }
+    for (name, amount) in resource_lists::amounts(spec, "overhead") {
+        match sum.get_mut(name) {
+            Some(known) => known.add(&amount),
+            // Overhead is asked for by every pod; a limit it has only where there is one already.
+            None if list == "requests" => drop(sum.insert(name.clone(), amount)),
+            None => {}
+        }
+    }
+    sum
+}
+
+/// Containers and sidecars add up, ordinary init containers run one at a time beside the sidecars started before them.
+fn containers_together(spec: &Value, list: &str) -> Amounts {
     let mut sum = Amounts::new();
     for container in list_at(spec, "containers") {
-        add(&mut sum, &amounts(part(container, "resources"), "requests"));
+        add(&mut sum, &amounts(part(container, "resources"), list));
     }
     let mut sidecars = Amounts::new();
     let mut peak = Amounts::new();
     for container in list_at(spec, "initContainers") {
-        let mut requests = amounts(part(container, "resources"), "requests");
+        let mut own = amounts(part(container, "resources"), list);
         if str_at(container, "restartPolicy") == "Always" {
-            add(&mut sum, &requests);
-            add(&mut sidecars, &requests);
-            requests = sidecars.clone();
+            add(&mut sum, &own);
+            add(&mut sidecars, &own);
+            own = sidecars.clone();
         } else {
-            add(&mut requests, &sidecars);
+            add(&mut own, &sidecars);
         }
-        raise(&mut peak, requests);
+        raise(&mut peak, own);
     }
     raise(&mut sum, peak);
     sum
