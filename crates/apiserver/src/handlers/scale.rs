@@ -76,7 +76,8 @@ async fn set(
     reply(call, 200, &scale_of(&object))
 }
 
-fn scale_of(object: &Value) -> Value {
+/// The scale of an object.
+pub fn scale_of(object: &Value) -> Value {
     let mut metadata = json!({});
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         if let Some(value) = object["metadata"].get(field) {
