@@ -1,5 +1,7 @@
 //! Admission webhooks that are really called, over TLS, and what becomes of those that misbehave.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;

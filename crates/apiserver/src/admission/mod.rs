@@ -120,6 +120,11 @@ pub async fn validate_update(
     Ok(quota::Charge::default())
 }
 
+/// Asks webhooks about what is sent to a subresource that stores nothing of its own: binding, eviction, token.
+pub async fn validate_subresource(call: &Call<'_>, object: &Value, dry_run: bool) -> Outcome<()> {
+    webhooks::validate(call, "CREATE", object, &Value::Null, dry_run).await
+}
+
 /// Asks webhooks about the deletion of an object that is there. What an eviction does is not asked about again.
 pub async fn validate_delete(call: &Call<'_>, old: &Value, dry_run: bool) -> Outcome<()> {
     if !call.target.subresource.is_empty() {

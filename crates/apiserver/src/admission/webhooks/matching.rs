@@ -63,6 +63,7 @@ pub fn conditions_match(webhook: &Value) -> Result<bool, String> {
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value, reason = "tests read better with literals")]
 mod tests {
     use serde_json::json;
 

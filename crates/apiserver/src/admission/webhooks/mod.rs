@@ -19,6 +19,7 @@ use shoal_store::Range;
 use super::attributes::Attributes;
 use crate::builtin;
 use crate::decode;
+use crate::handlers::scale::scale_of;
 use crate::handlers::{Call, from_storage, served, to_storage};
 use crate::kinds::access::{list_at, str_at};
 use crate::registry::{Registry, Resource};
@@ -66,7 +67,9 @@ pub async fn mutate(
     dry_run: bool,
 ) -> Outcome<bool> {
     let webhooks = configured(call, "mutatingwebhookconfigurations").await?;
-    if webhooks.is_empty() || matching::is_exempt(&call.target.resource) {
+    // A scale is a view of its object: it is shown to those who judge, not to those who change.
+    let is_view = call.target.subresource == "scale";
+    if webhooks.is_empty() || is_view || matching::is_exempt(&call.target.resource) {
         return Ok(false);
     }
     let namespace = namespace_labels(call, object, old).await?;
@@ -82,9 +85,8 @@ pub async fn mutate(
             }
             let asked =
                 ask_and_patch(call, webhook, operation, object, old, namespace.as_ref(), dry_run).await;
-            match settle(call, webhook, "mutating", (round, i), asked)? {
-                Some(Some(patched)) => *object = patched,
-                Some(None) | None => {}
+            if let Some(Some(patched)) = settle(call, webhook, "mutating", (round, i), asked)? {
+                *object = patched;
             }
             if again {
                 seen[i] = Some(object.clone());
@@ -107,6 +109,8 @@ pub async fn validate(
         return Ok(());
     }
     let namespace = namespace_labels(call, object, old).await?;
+    let views = (call.target.subresource == "scale").then(|| (scale_of(call, object), scale_of(call, old)));
+    let (object, old) = views.as_ref().map_or((object, old), |(object, old)| (object, old));
     let attributes = Attributes::new(call, operation, object, old, dry_run);
     let asked = join_all(webhooks.iter().map(|webhook| async {
         let asked = ask(call, webhook, &attributes, object, namespace.as_ref()).await?;

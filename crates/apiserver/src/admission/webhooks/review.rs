@@ -44,10 +44,11 @@ pub fn request(
     user: &UserInfo,
 ) -> Value {
     let kind = |r: &Resource| match r.subresource(attributes.subresource) {
-        Some(sub) if !sub.group.is_empty() => {
+        Some(sub) if !sub.version.is_empty() => {
             json!({"group": sub.group, "version": sub.version, "kind": &*sub.kind})
         }
-        _ => json!({"group": &*r.group, "version": &*r.version, "kind": &*r.kind}),
+        Some(sub) => json!({"group": &*r.group, "version": &*r.version, "kind": &*sub.kind}),
+        None => json!({"group": &*r.group, "version": &*r.version, "kind": &*r.kind}),
     };
     let resource_of =
         |r: &Resource| json!({"group": &*r.group, "version": &*r.version, "resource": &*r.plural});
@@ -127,6 +128,7 @@ fn warnings(response: &Value) -> Vec<String> {
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value, reason = "tests read better with literals")]
 mod tests {
     use super::*;
 
