@@ -12,11 +12,12 @@ async fn start(dir: &Path, level: Level) -> Cluster {
     Cluster::builder().audit(AuditOptions::new(dir.join("audit.log"), level)).start().await
 }
 
-/// The lines so far: the log is complete once the server is gone.
+/// The lines of the test's own requests: the log is complete once the server is gone.
 fn lines(dir: &Path, cluster: Cluster, http: Http) -> Vec<Value> {
     drop((cluster, http));
     let text = std::fs::read_to_string(dir.join("audit.log")).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines.filter(|line| line["user"]["username"] == "shoal:test").collect()
 }
 
 #[tokio::test]

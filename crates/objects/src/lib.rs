@@ -6,6 +6,7 @@ pub mod entropy;
 pub mod gvk;
 pub mod invalid;
 pub mod json_path;
+pub mod managed_fields;
 pub mod meta;
 pub mod names;
 pub mod patch;

@@ -6,6 +6,8 @@
 
 use std::collections::HashMap;
 
+use serde_json::Value;
+
 /// Names a type in its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TypeId(pub u32);
@@ -26,6 +28,9 @@ pub struct Type {
     pub fields: Vec<Field>,
     /// The whole object is one value for apply (`x-kubernetes-map-type: atomic`).
     pub atomic: bool,
+    /// Fields it does not name are kept and merged by the form of their values
+    /// (`x-kubernetes-preserve-unknown-fields`).
+    pub preserves_unknown: bool,
 }
 
 /// A field of an object type.
@@ -47,6 +52,8 @@ pub struct Field {
     pub atomic: bool,
     /// How strategic merge patch treats it.
     pub patch: PatchStrategy,
+    /// The value apply takes for it when it is a list key that an item leaves out.
+    pub default: Option<Box<Value>>,
     /// Protobuf field number, 0 when there is none.
     pub tag: u32,
     /// Tags of the messages around it, outermost first, that protobuf has and JSON inlines. Mostly none.
@@ -162,6 +169,7 @@ impl Field {
             list_declared: false,
             atomic: false,
             patch: PatchStrategy::default(),
+            default: None,
             tag: 0,
             embedded: Vec::new(),
         }
@@ -172,5 +180,17 @@ impl Type {
     /// Finds a field by its JSON name.
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.iter().find(|f| &*f.name == name)
+    }
+
+    /// Finds a field when names are asked for in order: fields are mostly sorted too, so that little is searched.
+    pub fn field_after(&self, cursor: &mut usize, name: &str) -> Option<&Field> {
+        while self.fields.get(*cursor).is_some_and(|field| &*field.name < name) {
+            *cursor += 1;
+        }
+        match self.fields.get(*cursor) {
+            Some(field) if &*field.name == name => Some(field),
+            // A table that is not sorted, or an unknown field.
+            _ => self.field(name),
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use shoal_objects::Value;
 use shoal_objects::schema::{Empty, Field, ListType, Shape, Type, TypeId, Types};
 
 /// The parsed table.
@@ -41,7 +42,10 @@ pub fn read(text: &'static str) -> Table {
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         if let Some(line) = line.strip_prefix(' ') {
             match (field(line, package, &ids), types.last_mut()) {
-                (Some(field), Some(owner)) => owner.fields.push(field),
+                (Some(mut field), Some(owner)) => {
+                    field.default = key_default(&owner.name, &field.name);
+                    owner.fields.push(field);
+                }
                 _ => problems.push(line.to_owned()),
             }
             continue;
@@ -64,9 +68,19 @@ pub fn read(text: &'static str) -> Table {
                 _ => problems.push(line.to_owned()),
             }
         }
-        types.push(Type { name: name.into(), fields: Vec::new(), atomic });
+        types.push(Type { name: name.into(), fields: Vec::new(), atomic, preserves_unknown: false });
     }
     Table { types: Types::new(types), kinds, problems }
+}
+
+/// The list keys that may be left out.
+fn key_default(owner: &str, field: &str) -> Option<Box<Value>> {
+    let value = match (owner.strip_prefix("io.k8s.api.core.v1.")?, field) {
+        ("ContainerPort" | "ServicePort", "protocol") => "TCP",
+        ("LocalObjectReference", "name") => "",
+        _ => return None,
+    };
+    Some(Box::new(value.into()))
 }
 
 fn field(line: &str, package: &str, ids: &HashMap<&str, TypeId>) -> Option<Field> {

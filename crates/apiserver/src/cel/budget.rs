@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use regex::{Regex, RegexBuilder};
+use regex::Regex;
+use shoal_objects::structural;
 
 use super::error::EvalError;
 
@@ -13,8 +14,6 @@ pub const PER_CALL: u64 = 1_000_000;
 pub const PER_OBJECT: u64 = 10_000_000;
 /// What all match conditions of one request may cost together.
 pub const PER_MATCH_CONDITIONS: u64 = 2_500_000;
-/// The largest compiled pattern.
-const REGEX_SIZE: usize = 1 << 20;
 /// Patterns kept for the rest of the budget's life.
 const REGEX_KEPT: usize = 64;
 
@@ -86,9 +85,8 @@ impl Budget {
     }
 }
 
-/// Compiles a pattern, within a size.
+/// Compiles a pattern.
 pub(super) fn compile_pattern(pattern: &str) -> Result<Regex, EvalError> {
-    let built =
-        RegexBuilder::new(pattern).size_limit(REGEX_SIZE).dfa_size_limit(REGEX_SIZE).nest_limit(50).build();
-    built.map_err(|_| EvalError::owned(format!("error parsing regexp: `{pattern}`")))
+    structural::compile_pattern(pattern)
+        .map_err(|why| EvalError::owned(format!("error parsing regexp: {why}: `{pattern}`")))
 }

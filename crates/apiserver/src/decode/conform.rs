@@ -1,6 +1,6 @@
 //! Gives an object the shape of its type, as decoding into Go structs and writing them again would.
 
-use shoal_objects::schema::{Empty, Field, Shape, TypeId, Types};
+use shoal_objects::schema::{Empty, Shape, TypeId, Types};
 use shoal_objects::{Map, Value};
 
 use super::complete::{add_plain_structs, empty_struct, scalar_zero};
@@ -81,7 +81,7 @@ impl Walk<'_> {
             if fault.is_some() {
                 return true;
             }
-            let Some(field) = field_from(&described.fields, &mut cursor, key) else {
+            let Some(field) = described.field_after(&mut cursor, key) else {
                 if self.unknown.len() < MAX_REPORTED {
                     self.unknown.push(key.clone());
                 }
@@ -190,18 +190,6 @@ impl Walk<'_> {
         let outcome = step(self);
         self.depth -= 1;
         outcome
-    }
-}
-
-/// Finds a field when keys are asked for in order: both sides are sorted, so that usually nothing is searched.
-fn field_from<'t>(fields: &'t [Field], cursor: &mut usize, key: &str) -> Option<&'t Field> {
-    while fields.get(*cursor).is_some_and(|field| &*field.name < key) {
-        *cursor += 1;
-    }
-    match fields.get(*cursor) {
-        Some(field) if &*field.name == key => Some(field),
-        // A table that is not sorted, or an unknown field.
-        _ => fields.iter().find(|field| &*field.name == key),
     }
 }
 

@@ -50,7 +50,7 @@ pub async fn insert(call: &Call<'_>, mut object: Value, dry_run: bool) -> Outcom
     check_namespace(call, &mut object)?;
     default(resource, &mut object);
     let generated = meta::name(&object).is_empty() && !meta::generate_name(&object).is_empty();
-    admission::create(call, &mut object).await?;
+    admission::create(call, &mut object, dry_run).await?;
     for attempt in 1.. {
         let mut candidate = if generated { object.clone() } else { std::mem::take(&mut object) };
         fill_system_fields(call, &mut candidate)?;

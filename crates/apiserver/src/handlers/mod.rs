@@ -272,17 +272,23 @@ pub fn status_created() -> Value {
 
 /// A stored object in the version of a resource.
 pub fn served(resource: &Resource, object: &Object) -> Outcome<Value> {
-    let mut value: Value = serde_json::from_slice(encode::object_slice(&object.value))
+    let value: Value = serde_json::from_slice(encode::object_slice(&object.value))
         .map_err(|e| Failure::internal(format!("reading {} from the store: {e}", object.key)))?;
+    let mut value = from_storage(resource, value);
+    if let Some(custom) = resource.custom.as_ref().filter(|custom| !custom.is_verbatim(object.revision)) {
+        custom::from_storage(resource, custom, &mut value);
+    }
+    Ok(value)
+}
+
+/// An object in the version of a resource, from the version it is stored in.
+pub fn from_storage(resource: &Resource, mut value: Value) -> Value {
     match resource.conversion {
         Conversion::None => {}
         Conversion::AutoscalingV1 => hpa::v2_to_v1(&mut value),
         Conversion::EventsV1 => event::core_to_events(&mut value),
     }
-    if let Some(custom) = resource.custom.as_ref().filter(|custom| !custom.is_verbatim(object.revision)) {
-        custom::from_storage(resource, custom, &mut value);
-    }
-    Ok(value)
+    value
 }
 
 /// An object in the version it is stored in.

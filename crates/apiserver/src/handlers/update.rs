@@ -114,7 +114,10 @@ pub async fn modify(
         conform_known(resource, &mut current);
         let conditional = check_version(resource, &proposed, &current)?;
         prepare(call, facet, &mut proposed, &current);
-        admission::update(call, facet, &mut proposed, &current).await?;
+        if admission::update(call, facet, &mut proposed, &current, dry_run).await? {
+            // Webhooks may change no more than the client.
+            prepare(call, facet, &mut proposed, &current);
+        }
         let reserved = call.server.allocate(resource, &mut proposed, Some(&current), dry_run)?;
         validate(resource, facet, &proposed, &current)?;
         let charge = admission::validate_update(call, facet, &proposed, &current, dry_run).await?;

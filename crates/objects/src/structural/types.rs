@@ -39,7 +39,8 @@ impl Build {
         }
         fields.sort_by(|a, b| a.name.cmp(&b.name));
         let id = TypeId(self.types.len() as u32);
-        self.types.push(Type { name: name.into(), fields, atomic: schema.atomic_map });
+        let preserves_unknown = schema.preserve_unknown;
+        self.types.push(Type { name: name.into(), fields, atomic: schema.atomic_map, preserves_unknown });
         id
     }
 

@@ -19,7 +19,12 @@ fn keyed(name: &str, item: u32, key: &str, retain_keys: bool) -> Field {
 
 /// A small world of pods and services in one type.
 fn types() -> Types {
-    let ty = |name: &str, fields: Vec<Field>| Type { name: name.into(), fields, atomic: false };
+    let ty = |name: &str, fields: Vec<Field>| Type {
+        name: name.into(),
+        fields,
+        atomic: false,
+        preserves_unknown: false,
+    };
     let text_map = || Shape::Map(Box::new(Shape::String));
     let set = PatchStrategy { merge: true, retain_keys: false, merge_key: None };
     Types::new(vec![

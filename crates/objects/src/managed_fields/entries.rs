@@ -1,0 +1,200 @@
+//! The entries of `metadata.managedFields`: who owns which fields.
+
+use std::borrow::Cow;
+
+use serde_json::{Value, json};
+
+use super::set::FieldSet;
+use crate::Map;
+
+/// At most so many entries stem from updates; older ones are folded together.
+const MAX_UPDATE_ENTRIES: usize = 10;
+/// The name of the entry old updates are folded into.
+const ANCIENT: &str = "ancient-changes";
+
+/// What a manager did to own its fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operation {
+    /// Applied them.
+    Apply,
+    /// Wrote them in any other way.
+    Update,
+}
+
+/// One entry.
+#[derive(Clone, Debug)]
+pub(super) struct Entry<'a> {
+    pub(super) manager: Cow<'a, str>,
+    pub(super) operation: Operation,
+    pub(super) api_version: Cow<'a, str>,
+    pub(super) subresource: Cow<'a, str>,
+    pub(super) time: Option<Cow<'a, str>>,
+    pub(super) fields: FieldSet<'a>,
+}
+
+impl<'a> Entry<'a> {
+    /// Reads an entry. `None` when it is damaged.
+    pub(super) fn parse(entry: &'a Value) -> Option<Entry<'a>> {
+        let text = |name: &str| Cow::Borrowed(entry.get(name).and_then(Value::as_str).unwrap_or_default());
+        if entry.get("fieldsType")?.as_str()? != "FieldsV1" {
+            return None;
+        }
+        let fields = match entry.get("fieldsV1") {
+            None | Some(Value::Null) => FieldSet::default(),
+            Some(fields) => FieldSet::parse(fields)?,
+        };
+        Some(Entry {
+            manager: text("manager"),
+            operation: if entry.get("operation")?.as_str()? == "Apply" {
+                Operation::Apply
+            } else {
+                Operation::Update
+            },
+            api_version: text("apiVersion"),
+            subresource: text("subresource"),
+            time: entry.get("time").and_then(Value::as_str).map(Cow::Borrowed),
+            fields,
+        })
+    }
+
+    /// Whether both speak of the same manager. Appliers stay who they are in every version.
+    pub(super) fn is_same(&self, other: &Entry<'_>) -> bool {
+        self.manager == other.manager
+            && self.operation == other.operation
+            && self.subresource == other.subresource
+            && (self.operation == Operation::Apply || self.api_version == other.api_version)
+    }
+
+    fn to_json(&self) -> Value {
+        let mut map = Map::new();
+        let mut set = |name: &str, value: Value| map.insert(name.to_owned(), value);
+        set("apiVersion", (*self.api_version).into());
+        set("fieldsType", "FieldsV1".into());
+        set("fieldsV1", self.fields.to_fields_v1());
+        set("manager", (*self.manager).into());
+        set("operation", if self.operation == Operation::Apply { "Apply" } else { "Update" }.into());
+        if !self.subresource.is_empty() {
+            set("subresource", (*self.subresource).into());
+        }
+        if let Some(time) = &self.time {
+            set("time", (**time).into());
+        }
+        Value::Object(map)
+    }
+
+    /// As conflicts name it.
+    pub(super) fn described(&self) -> String {
+        let mut text = format!("{:?}", self.manager);
+        if !self.subresource.is_empty() {
+            text.push_str(&format!(" with subresource {:?}", self.subresource));
+        }
+        if self.operation == Operation::Update {
+            text.push_str(&format!(" using {}", self.api_version));
+        }
+        text
+    }
+}
+
+/// Reads `metadata.managedFields`. `None` when any entry is damaged.
+pub(super) fn parse(entries: Option<&Value>) -> Option<Vec<Entry<'_>>> {
+    let mut out: Vec<Entry<'_>> = Vec::new();
+    for value in entries.and_then(Value::as_array).into_iter().flatten() {
+        let entry = Entry::parse(value)?;
+        match out.iter_mut().find(|e| e.is_same(&entry)) {
+            Some(same) => *same = entry,
+            None => out.push(entry),
+        }
+    }
+    Some(out)
+}
+
+/// Writes `metadata.managedFields`; null when nobody owns anything.
+pub(super) fn to_json(mut entries: Vec<Entry<'_>>) -> Value {
+    let stripped = stripped();
+    for entry in &mut entries {
+        entry.fields.subtract(stripped);
+    }
+    entries.retain(|e| !e.fields.is_empty());
+    if entries.is_empty() {
+        return Value::Null;
+    }
+    // Times of one form sort as text.
+    entries.sort_by(|a, b| {
+        let key = |e: &Entry<'_>| (e.operation, e.time.as_deref().map(str::to_owned));
+        key(a).cmp(&key(b)).then_with(|| {
+            (&a.manager, &a.api_version, &a.subresource).cmp(&(&b.manager, &b.api_version, &b.subresource))
+        })
+    });
+    Value::Array(entries.iter().map(Entry::to_json).collect())
+}
+
+/// Folds the oldest updates of each version into one entry until there are not too many.
+pub(super) fn cap<'a>(entries: &mut Vec<Entry<'a>>) {
+    let mut updates: Vec<usize> =
+        (0..entries.len()).filter(|i| entries[*i].operation == Operation::Update).collect();
+    let mut excess = updates.len().saturating_sub(MAX_UPDATE_ENTRIES);
+    if excess == 0 {
+        return;
+    }
+    updates.sort_by(|a, b| {
+        let key = |i: &usize| (entries[*i].time.clone(), entries[*i].manager.clone());
+        key(a).cmp(&key(b))
+    });
+    // Per version: the entry that takes the others in, and who they are.
+    let mut buckets: Vec<usize> = Vec::new();
+    let mut gone: Vec<usize> = Vec::new();
+    for index in updates {
+        if excess == 0 {
+            break;
+        }
+        let version = entries[index].api_version.clone();
+        let Some(bucket) = buckets.iter().copied().find(|b| entries[*b].api_version == version) else {
+            buckets.push(index);
+            continue;
+        };
+        let (fields, time) = (std::mem::take(&mut entries[index].fields), entries[index].time.take());
+        let into = &mut entries[bucket];
+        into.manager = Cow::Borrowed(ANCIENT);
+        into.subresource = Cow::Borrowed("");
+        into.fields.add(&fields);
+        into.time = time;
+        gone.push(index);
+        excess -= 1;
+    }
+    let mut index = 0;
+    entries.retain(|_| {
+        index += 1;
+        !gone.contains(&(index - 1))
+    });
+}
+
+/// Fields that nobody owns: the server sets them, or they name the object.
+pub(super) fn stripped() -> &'static FieldSet<'static> {
+    use std::sync::LazyLock;
+    static FIELDS: LazyLock<Value> = LazyLock::new(|| {
+        json!({"f:apiVersion": {}, "f:kind": {}, "f:metadata": {
+            ".": {}, "f:name": {}, "f:namespace": {}, "f:creationTimestamp": {}, "f:selfLink": {}, "f:uid": {},
+            "f:clusterName": {}, "f:generation": {}, "f:managedFields": {}, "f:resourceVersion": {},
+        }})
+    });
+    static SET: LazyLock<FieldSet<'static>> = LazyLock::new(|| FieldSet::parse(&FIELDS).unwrap_or_default());
+    &SET
+}
+
+/// Takes the entries out of an object.
+pub fn take_managed_fields(object: &mut Value) -> Option<Value> {
+    object.get_mut("metadata")?.as_object_mut()?.remove("managedFields")
+}
+
+/// Whether entries say the same, whenever it was.
+pub fn same_but_for_time(a: Option<&Value>, b: Option<&Value>) -> bool {
+    let list = |v: Option<&Value>| -> Vec<Value> { v.and_then(Value::as_array).cloned().unwrap_or_default() };
+    let mut both = [list(a), list(b)];
+    for entries in &mut both {
+        for entry in entries.iter_mut().filter_map(Value::as_object_mut) {
+            entry.remove("time");
+        }
+    }
+    let [a, b] = both;
+    a.len() == b.len() && a.iter().all(|entry| b.contains(entry))
+}

@@ -1,0 +1,217 @@
+//! Sets of field paths as sorted trees.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use serde_json::Value;
+
+use super::element::{Element, Form};
+use crate::Map;
+
+/// Nothing sensible is nested this deep.
+const MAX_DEPTH: usize = 200;
+
+/// A set of field paths. Texts are borrowed from the objects and entries it was made of where possible.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldSet<'a> {
+    /// Sorted by element; a node that is no member has children.
+    pub(super) nodes: Vec<Node<'a>>,
+}
+
+/// What is in the set at one step and below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Node<'a> {
+    pub(super) element: Element<'a>,
+    /// The path that ends here is in the set.
+    pub(super) member: bool,
+    pub(super) children: FieldSet<'a>,
+}
+
+/// A node that does not know its element yet.
+#[derive(Default)]
+pub(super) struct Parts<'a> {
+    pub(super) member: bool,
+    pub(super) children: FieldSet<'a>,
+}
+
+impl<'a> FieldSet<'a> {
+    /// Reads FieldsV1. `None` when it is none.
+    pub fn parse(fields: &'a Value) -> Option<FieldSet<'a>> {
+        parse(fields.as_object()?, 0).map(|parts| parts.children)
+    }
+
+    /// The set as FieldsV1.
+    pub fn to_fields_v1(&self) -> Value {
+        let mut map = Map::new();
+        for node in &self.nodes {
+            let mut value = node.children.to_fields_v1();
+            if node.member
+                && !node.children.is_empty()
+                && let Some(members) = value.as_object_mut()
+            {
+                members.insert(".".to_owned(), Value::Object(Map::new()));
+            }
+            map.insert(node.element.written(), value);
+        }
+        Value::Object(map)
+    }
+
+    /// Whether no path is in it.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Adds all paths of the other set.
+    pub fn add(&mut self, other: &FieldSet<'a>) {
+        if other.is_empty() {
+            return;
+        }
+        if self.is_empty() {
+            self.clone_from(other);
+            return;
+        }
+        let mine = std::mem::take(&mut self.nodes);
+        self.nodes.reserve(mine.len().max(other.nodes.len()));
+        let mut theirs = other.nodes.iter().peekable();
+        for mut node in mine {
+            while let Some(before) = theirs.next_if(|t| t.element < node.element) {
+                self.nodes.push(before.clone());
+            }
+            if let Some(same) = theirs.next_if(|t| t.element == node.element) {
+                node.member |= same.member;
+                node.children.add(&same.children);
+            }
+            self.nodes.push(node);
+        }
+        self.nodes.extend(theirs.cloned());
+    }
+
+    /// Takes away exactly the paths of the other set; what lies below them stays.
+    pub fn subtract(&mut self, other: &FieldSet<'_>) {
+        if other.is_empty() {
+            return;
+        }
+        let mut theirs = other.nodes.iter().peekable();
+        self.nodes.retain_mut(|node| {
+            while theirs.next_if(|t| order(&t.element, &node.element).is_lt()).is_some() {}
+            if let Some(same) = theirs.next_if(|t| order(&t.element, &node.element).is_eq()) {
+                node.member &= !same.member;
+                node.children.subtract(&same.children);
+            }
+            node.member || !node.children.is_empty()
+        });
+    }
+
+    /// Keeps only the paths that are in the other set too.
+    pub fn intersect(&mut self, other: &FieldSet<'_>) {
+        let mut theirs = other.nodes.iter().peekable();
+        self.nodes.retain_mut(|node| {
+            while theirs.next_if(|t| order(&t.element, &node.element).is_lt()).is_some() {}
+            let Some(same) = theirs.next_if(|t| order(&t.element, &node.element).is_eq()) else {
+                return false;
+            };
+            node.member &= same.member;
+            node.children.intersect(&same.children);
+            node.member || !node.children.is_empty()
+        });
+    }
+
+    /// Whether all its paths are in the other set.
+    pub fn is_subset(&self, other: &FieldSet<'_>) -> bool {
+        let mut theirs = other.nodes.iter().peekable();
+        self.nodes.iter().all(|node| {
+            while theirs.next_if(|t| order(&t.element, &node.element).is_lt()).is_some() {}
+            match theirs.next_if(|t| order(&t.element, &node.element).is_eq()) {
+                Some(same) => (!node.member || same.member) && node.children.is_subset(&same.children),
+                None => false,
+            }
+        })
+    }
+
+    /// The set with texts of its own.
+    pub fn into_owned(self) -> FieldSet<'static> {
+        let own = |node: Node<'a>| Node {
+            element: Element { form: node.element.form, text: Cow::Owned(node.element.text.into_owned()) },
+            member: node.member,
+            children: node.children.into_owned(),
+        };
+        FieldSet { nodes: self.nodes.into_iter().map(own).collect() }
+    }
+
+    /// All paths as people read them (`.spec.containers[name="a"].image`), those of a level before those below it.
+    pub fn paths(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        self.collect_paths(&mut String::new(), &mut out);
+        out
+    }
+
+    fn collect_paths(&self, prefix: &mut String, out: &mut Vec<String>) {
+        let length = prefix.len();
+        for node in self.nodes.iter().filter(|n| n.member) {
+            node.element.show(prefix);
+            out.push(prefix.clone());
+            prefix.truncate(length);
+        }
+        for node in self.nodes.iter().filter(|n| !n.children.is_empty()) {
+            node.element.show(prefix);
+            node.children.collect_paths(prefix, out);
+            prefix.truncate(length);
+        }
+    }
+
+    /// Finds a step.
+    pub(super) fn node(&self, element: &Element<'_>) -> Option<&Node<'a>> {
+        let at = self.nodes.binary_search_by(|n| order(&n.element, element)).ok()?;
+        self.nodes.get(at)
+    }
+
+    /// Finds the step to a field.
+    pub(super) fn field(&self, name: &str) -> Option<&Node<'a>> {
+        let wanted =
+            |n: &Node<'a>| n.element.form.cmp(&Form::Field).then_with(|| (*n.element.text).cmp(name));
+        let at = self.nodes.binary_search_by(wanted).ok()?;
+        self.nodes.get(at)
+    }
+
+    /// Adds a step that sorts behind all others, unless nothing is in it.
+    pub(super) fn push(&mut self, element: Element<'a>, parts: Parts<'a>) {
+        if parts.member || !parts.children.is_empty() {
+            self.nodes.push(Node { element, member: parts.member, children: parts.children });
+        }
+    }
+}
+
+/// Compares elements of sets with different lifetimes.
+fn order(a: &Element<'_>, b: &Element<'_>) -> Ordering {
+    a.form.cmp(&b.form).then_with(|| (*a.text).cmp(&*b.text))
+}
+
+fn parse(fields: &Map, depth: usize) -> Option<Parts<'_>> {
+    if depth > MAX_DEPTH {
+        return None;
+    }
+    let mut parts = Parts { member: false, children: FieldSet::default() };
+    parts.children.nodes.reserve(fields.len());
+    for (name, value) in fields {
+        if name == "." {
+            parts.member = true;
+            continue;
+        }
+        let element = Element::parse(name)?;
+        let inner = parse(value.as_object()?, depth + 1)?;
+        // A step without anything below it is a path of the set.
+        let member = inner.member || inner.children.is_empty();
+        parts.children.nodes.push(Node { element, member, children: inner.children });
+    }
+    // Names are sorted as text, which is another order where forms mix or keys were written differently.
+    let sorted = parts.children.nodes.is_sorted_by(|a, b| a.element < b.element);
+    if !sorted {
+        parts.children.nodes.sort_by(|a, b| a.element.cmp(&b.element));
+        let nodes = std::mem::take(&mut parts.children.nodes);
+        for node in nodes {
+            let alone = FieldSet { nodes: vec![node] };
+            parts.children.add(&alone);
+        }
+    }
+    Some(parts)
+}
