@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn broken_and_huge_patterns_are_refused() {
-        for pattern in ["(", "[a", "a**b(", r"(?=x)", &"(a{1000}){1000}".to_owned(), "\\"] {
+        for pattern in ["(", "[a", "a**b(", r"(?=x)", "(a{1000}){1000}", "\\"] {
             assert!(compile(pattern).is_err(), "{pattern}");
         }
         assert!(!Pattern::new("(").matches("("));
