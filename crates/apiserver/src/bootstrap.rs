@@ -1,5 +1,6 @@
 //! Objects that every cluster has: the first namespaces, the default roles, the `kubernetes` Service, the system priority classes.
 
+use http::header::USER_AGENT;
 use http::{Method, Request, StatusCode};
 use http_body_util::Full;
 use serde_json::{Value, json};
@@ -64,7 +65,8 @@ async fn create(server: &Server, path: &str, object: &Value) {
 
 async fn send(server: &Server, method: Method, path: &str, body: String) -> Option<StatusCode> {
     let user = UserInfo::authenticated("system:apiserver", &["system:masters"]);
-    let request = Request::builder().method(method).uri(path).extension(user);
+    let request =
+        Request::builder().method(method).header(USER_AGENT, "kube-apiserver").uri(path).extension(user);
     let request = request.body(Full::<bytes::Bytes>::from(body)).ok()?;
     Some(server.handle(request).await.status())
 }

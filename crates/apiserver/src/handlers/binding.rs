@@ -3,6 +3,7 @@
 use shoal_objects::meta;
 
 use crate::admission;
+use crate::handlers::ownership::{Ownership, Proposal};
 use crate::handlers::update::{Facet, modify};
 use crate::handlers::{Call, conform_known, status_created};
 use crate::kinds::pod::{self, BindError};
@@ -35,7 +36,7 @@ pub async fn create(call: &Call<'_>) -> Outcome<Reply> {
             BindError::Invalid(errors) => Failure::internal(errors.to_string()),
             BindError::Conflict(why) => Failure::conflict("", "pods/binding", meta::name(current), &why),
         })?;
-        Ok(next)
+        Ok(Some(Proposal { object: next, ownership: Ownership::Kept }))
     })
     .await?;
     Ok(Reply::json(201, &status_created()))

@@ -1,6 +1,7 @@
 //! POST to a collection.
 
 use serde_json::{Value, json};
+use shoal_objects::managed_fields::take_managed_fields;
 use shoal_objects::{Errors, Path, meta};
 use shoal_store::{EventKind, Object, Precondition, WriteError};
 use std::sync::Arc;
@@ -8,7 +9,8 @@ use std::sync::Arc;
 use crate::admission;
 use crate::definitions;
 use crate::encode;
-use crate::handlers::{Call, complete, custom, default, to_storage};
+use crate::handlers::update::Facet;
+use crate::handlers::{Call, complete, custom, default, ownership, to_storage};
 use crate::kinds::{NameRule, definition, pod};
 use crate::registry::Resource;
 use crate::response::Reply;
@@ -32,7 +34,7 @@ pub enum Written {
 pub async fn create(call: &Call<'_>) -> Outcome<Reply> {
     let dry_run = call.dry_run("CreateOptions")?;
     let object = call.body()?;
-    let written = insert(call, object, dry_run).await?;
+    let written = insert(call, object, None, dry_run).await?;
     answer(call, 201, &written)
 }
 
@@ -44,11 +46,21 @@ pub fn answer(call: &Call<'_>, status: u16, written: &Written) -> Outcome<Reply>
     }
 }
 
-/// Brings a decoded object into the store: defaults, admission, system fields, validation, write.
-pub async fn insert(call: &Call<'_>, mut object: Value, dry_run: bool) -> Outcome<Written> {
+/// Brings a decoded object into the store: defaults, ownership, admission, system fields, validation, write.
+/// `applied` are the entries of an apply.
+pub async fn insert(
+    call: &Call<'_>,
+    mut object: Value,
+    applied: Option<Value>,
+    dry_run: bool,
+) -> Outcome<Written> {
     let resource = &*call.target.resource;
     check_namespace(call, &mut object)?;
     default(resource, &mut object);
+    // What admission and the server add belongs to nobody.
+    let sent = take_managed_fields(&mut object);
+    let entries = applied
+        .unwrap_or_else(|| ownership::entries(call, Facet::Main, None, sent.as_ref(), (&json!({}), &object)));
     let generated = meta::name(&object).is_empty() && !meta::generate_name(&object).is_empty();
     admission::create(call, &mut object, dry_run).await?;
     for attempt in 1.. {
@@ -65,6 +77,7 @@ pub async fn insert(call: &Call<'_>, mut object: Value, dry_run: bool) -> Outcom
             object.name.clone_from(&name);
         }
         complete(resource, &mut candidate);
+        ownership::set_entries(&mut candidate, entries.clone());
         custom::check_open(call, &name)?;
         if dry_run {
             if call.server.store.get(&resource.table, &key).await.is_some() {

@@ -1,5 +1,6 @@
 //! One file per verb, one per subresource with ways of its own.
 
+pub mod apply;
 pub mod binding;
 pub mod collection;
 pub mod create;
@@ -8,6 +9,7 @@ pub mod delete;
 pub mod eviction;
 pub mod get;
 pub mod list;
+pub mod ownership;
 pub mod patch;
 pub mod pod_streams;
 pub mod reviews;
@@ -274,19 +276,21 @@ pub fn status_created() -> Value {
 pub fn served(resource: &Resource, object: &Object) -> Outcome<Value> {
     let value: Value = serde_json::from_slice(encode::object_slice(&object.value))
         .map_err(|e| Failure::internal(format!("reading {} from the store: {e}", object.key)))?;
-    let mut value = from_storage(resource, value);
-    if let Some(custom) = resource.custom.as_ref().filter(|custom| !custom.is_verbatim(object.revision)) {
-        custom::from_storage(resource, custom, &mut value);
+    if resource.custom.as_ref().is_some_and(|custom| custom.is_verbatim(object.revision)) {
+        return Ok(value);
     }
-    Ok(value)
+    Ok(from_storage(resource, value))
 }
 
-/// An object in the version of a resource, from the version it is stored in.
+/// An object in the version it is stored in, as a resource shows it.
 pub fn from_storage(resource: &Resource, mut value: Value) -> Value {
     match resource.conversion {
         Conversion::None => {}
         Conversion::AutoscalingV1 => hpa::v2_to_v1(&mut value),
         Conversion::EventsV1 => event::core_to_events(&mut value),
+    }
+    if let Some(custom) = &resource.custom {
+        custom::from_storage(resource, custom, &mut value);
     }
     value
 }

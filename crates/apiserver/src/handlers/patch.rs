@@ -7,8 +7,9 @@ use shoal_objects::{Errors, Path, meta};
 
 use crate::builtin;
 use crate::decode;
+use crate::handlers::ownership::Proposal;
 use crate::handlers::update::{Facet, modify};
-use crate::handlers::{Call, FieldValidation, create, custom, default};
+use crate::handlers::{Call, FieldValidation, apply as server_side, create, custom, default};
 use crate::kinds::options;
 use crate::negotiate::{PatchKind, patch_kind};
 use crate::registry::Resource;
@@ -23,7 +24,11 @@ pub struct Patch {
 
 /// Answers a patch request.
 pub async fn patch(call: &Call<'_>, facet: Facet) -> Outcome<Reply> {
-    let patch = read(call)?;
+    let kind = check_options(call)?;
+    if kind == PatchKind::Apply {
+        return server_side::apply(call, facet).await;
+    }
+    let patch = read(call, kind)?;
     let dry_run = call.dry_run("PatchOptions")?;
     let resource = call.target.resource.clone();
     let written = modify(call, facet, dry_run, |current| {
@@ -31,13 +36,13 @@ pub async fn patch(call: &Call<'_>, facet: Facet) -> Outcome<Reply> {
         check_identity(&proposed, current, &call.target.name)?;
         conform(call, &resource, &patch, &mut proposed)?;
         default(&resource, &mut proposed);
-        Ok(proposed)
+        Ok(Some(Proposal::written(proposed)))
     });
     create::answer(call, 200, &written.await?)
 }
 
-/// Reads the patch and checks the options that go with it.
-pub fn read(call: &Call<'_>) -> Outcome<Patch> {
+/// The kind of patch, once the options that go with it are checked.
+pub fn check_options(call: &Call<'_>) -> Outcome<PatchKind> {
     let kind = patch_kind(call.headers)?;
     let mut errors = Errors::new();
     let dry_run: Vec<&str> = call.query.all("dryRun").filter(|v| !v.is_empty()).collect();
@@ -48,11 +53,11 @@ pub fn read(call: &Call<'_>) -> Outcome<Patch> {
     if !errors.is_empty() {
         return Err(Failure::invalid("meta.k8s.io", "PatchOptions", "", &errors));
     }
-    if kind == PatchKind::Apply {
-        return Err(Failure::unsupported_media_type(
-            "server-side apply is not served yet: use a merge patch or a strategic merge patch",
-        ));
-    }
+    Ok(kind)
+}
+
+/// Reads a patch that is no apply.
+pub fn read(call: &Call<'_>, kind: PatchKind) -> Outcome<Patch> {
     let (body, _) = decode::parse_json(&call.body)
         .map_err(|why| Failure::bad_request(format!("error decoding patch: {why}")))?;
     Ok(Patch { kind, body })

@@ -7,8 +7,10 @@ use shoal_objects::{Errors, Path, meta};
 use crate::builtin;
 use crate::decode;
 use crate::handlers::create::Written;
+use crate::handlers::ownership::Proposal;
 use crate::handlers::update::{Facet, modify};
-use crate::handlers::{Call, conform_known, patch as patches};
+use crate::handlers::{Call, apply, conform_known, patch as patches};
+use crate::negotiate::PatchKind;
 use crate::registry::custom::{ScalePaths, at_path, set_at_path};
 use crate::response::Reply;
 use crate::status::{Failure, Outcome};
@@ -35,7 +37,16 @@ pub async fn update(call: &Call<'_>) -> Outcome<Reply> {
 
 /// Patches the scale.
 pub async fn patch(call: &Call<'_>) -> Outcome<Reply> {
-    let patch = patches::read(call)?;
+    let kind = patches::check_options(call)?;
+    if kind == PatchKind::Apply {
+        let replicas = match custom_paths(call) {
+            Some(paths) => paths.spec.clone(),
+            None => vec!["spec".to_owned(), "replicas".to_owned()],
+        };
+        let written = apply::scale(call, &replicas).await?;
+        return answer(call, written);
+    }
+    let patch = patches::read(call, kind)?;
     let dry_run = call.dry_run("PatchOptions")?;
     let scale = builtin::type_of("autoscaling", "v1", "Scale");
     set(call, dry_run, |object| {
@@ -73,9 +84,13 @@ async fn set(
         }
         // The version the client saw guards the whole object.
         next["metadata"]["resourceVersion"] = meta::resource_version(&scale).into();
-        Ok(next)
+        Ok(Some(Proposal::written(next)))
     })
     .await?;
+    answer(call, written)
+}
+
+fn answer(call: &Call<'_>, written: Written) -> Outcome<Reply> {
     let object = match written {
         Written::Stored(object) => call.served(&object)?,
         Written::Shown(value) => value,

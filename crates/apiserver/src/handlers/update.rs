@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
+use shoal_objects::managed_fields::{same_but_for_time, take_managed_fields};
 use shoal_objects::{Errors, Path, meta};
 use shoal_store::{EventKind, Object, Precondition, WriteError};
 
 use crate::admission;
 use crate::encode;
 use crate::handlers::create::{self, Written};
+use crate::handlers::ownership::{self, Ownership, Proposal};
 use crate::handlers::{Call, complete, conform_known, custom, default, to_storage};
 use crate::kinds::{namespace, pod};
 use crate::registry::Resource;
@@ -64,7 +66,7 @@ pub async fn update(call: &Call<'_>, facet: Facet) -> Outcome<Reply> {
         if !version.is_empty() && version != "0" {
             return Err(Failure::not_found(resource, &call.target.name));
         }
-        let written = create::insert(call, object, dry_run).await?;
+        let written = create::insert(call, object, None, dry_run).await?;
         return create::answer(call, 201, &written);
     }
     if (facet == Facet::Main || resource.custom.is_some())
@@ -80,7 +82,7 @@ pub async fn update(call: &Call<'_>, facet: Facet) -> Outcome<Reply> {
         );
         return Err(Failure::invalid(&resource.group, &resource.plural, &call.target.name, &errors));
     }
-    let written = modify(call, facet, dry_run, |_| Ok(object.clone())).await?;
+    let written = modify(call, facet, dry_run, |_| Ok(Some(Proposal::written(object.clone())))).await?;
     create::answer(call, 200, &written)
 }
 
@@ -97,23 +99,34 @@ fn check_name(call: &Call<'_>, object: &mut Value) -> Outcome<()> {
 }
 
 /// Changes the object of the path: `propose` makes the new object from the present one and is asked again when
-/// another writer was faster, unless the proposal names a resourceVersion.
+/// another writer was faster, unless the proposal names a resourceVersion. Without a proposal nothing is written.
 pub async fn modify(
     call: &Call<'_>,
     facet: Facet,
     dry_run: bool,
-    mut propose: impl FnMut(&Value) -> Outcome<Value>,
+    mut propose: impl FnMut(&Value) -> Outcome<Option<Proposal>>,
 ) -> Outcome<Written> {
     let resource = &*call.target.resource;
     let mut stored = call.stored().await?;
     for _ in 0..TRIES {
-        let shown = call.served(&stored)?;
-        let mut proposed = propose(&shown)?;
+        let mut shown = call.served(&stored)?;
+        let Some(Proposal { object: mut proposed, ownership }) = propose(&shown)? else {
+            return Ok(Written::Stored(stored));
+        };
+        let (present, sent) = (take_managed_fields(&mut shown), take_managed_fields(&mut proposed));
         // Rules compare objects without what only the wire shows: nulls, zeros, empty lists.
         let mut current = shown.clone();
         conform_known(resource, &mut current);
         let conditional = check_version(resource, &proposed, &current)?;
         prepare(call, facet, &mut proposed, &current);
+        // What admission and the server add belongs to nobody.
+        let entries = match ownership {
+            Ownership::Kept => present.clone().unwrap_or_default(),
+            Ownership::Applied(entries) => entries,
+            Ownership::Written => {
+                ownership::entries(call, facet, present.as_ref(), sent.as_ref(), (&current, &proposed))
+            }
+        };
         if admission::update(call, facet, &mut proposed, &current, dry_run).await? {
             // Webhooks may change no more than the client.
             prepare(call, facet, &mut proposed, &current);
@@ -123,9 +136,10 @@ pub async fn modify(
         let charge = admission::validate_update(call, facet, &proposed, &current, dry_run).await?;
         (resource.rules.warnings)(&proposed).into_iter().for_each(|text| call.warn(text));
         complete(resource, &mut proposed);
-        if proposed == shown {
+        if proposed == shown && same_but_for_time(present.as_ref(), Some(&entries)) {
             return Ok(Written::Stored(stored));
         }
+        ownership::set_entries(&mut proposed, entries);
         let finished = deletion_is_finished(&proposed, &current);
         if dry_run {
             return Ok(Written::Shown(proposed));
@@ -271,7 +285,6 @@ fn carry(to: &mut Value, from: &Value, field: &str) {
 fn keep_system_metadata(proposed: &mut Value, current: &Value) {
     if let Some(metadata) = proposed.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("selfLink");
-        metadata.remove("managedFields");
     }
     let metadata = &mut proposed["metadata"];
     for field in ["uid", "resourceVersion", "generation"] {

@@ -30,6 +30,7 @@ impl Build {
             field.list = list_type(property);
             field.list_declared = !property.list_type.is_empty();
             field.atomic = property.atomic_map;
+            field.default = property.default.clone().map(Box::new);
             fields.push(field);
         }
         if resource {
@@ -39,7 +40,7 @@ impl Build {
         }
         fields.sort_by(|a, b| a.name.cmp(&b.name));
         let id = TypeId(self.types.len() as u32);
-        let preserves_unknown = schema.preserve_unknown;
+        let preserves_unknown = schema.preserve_unknown || matches!(schema.additional, Additional::Any);
         self.types.push(Type { name: name.into(), fields, atomic: schema.atomic_map, preserves_unknown });
         id
     }
@@ -61,12 +62,14 @@ impl Build {
                 None => Shape::Any,
             },
             "object" => match &schema.additional {
-                // What may hold anything is not looked into.
-                _ if schema.preserve_unknown => Shape::Any,
+                // What may hold anything is merged by the form of its values.
+                _ if schema.preserve_unknown && schema.properties.is_empty() && !schema.embedded => {
+                    Shape::Any
+                }
                 Additional::Values(values) => {
                     Shape::Map(Box::new(self.shape(values, &format!("{name}{{}}"), depth + 1)))
                 }
-                Additional::Any => Shape::Any,
+                Additional::Any if schema.properties.is_empty() => Shape::Any,
                 _ => Shape::Object(self.object(schema, schema.embedded, name, depth)),
             },
             _ => Shape::Any,

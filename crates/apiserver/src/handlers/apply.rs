@@ -1,0 +1,243 @@
+//! Server-side apply: PATCH with `application/apply-patch+yaml`.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use shoal_objects::managed_fields::{
+    self, ApplyError, Conflict, KUBECTL, Writer, check, sync_last_applied, take_managed_fields,
+};
+use shoal_objects::meta;
+
+use crate::authorize::{Attributes, refusal};
+use crate::builtin;
+use crate::decode;
+use crate::handlers::create::{self, Written};
+use crate::handlers::ownership::{Ownership, Proposal, with_writer};
+use crate::handlers::update::{Facet, modify};
+use crate::handlers::{Call, FieldValidation, conform_known, custom, default};
+use crate::registry::Resource;
+use crate::response::Reply;
+use crate::status::{Failure, Outcome};
+
+/// How often an object that comes and goes meanwhile is tried again.
+const TRIES: usize = 5;
+
+/// Answers an apply request. What does not exist is created.
+pub async fn apply(call: &Call<'_>, facet: Facet) -> Outcome<Reply> {
+    let dry_run = call.dry_run("PatchOptions")?;
+    let resource = &*call.target.resource;
+    let config = read(call, &resource.group, &resource.version, &resource.kind)?;
+    for attempt in 1.. {
+        if call.stored().await.is_err() && facet == Facet::Main {
+            match create(call, &config, dry_run).await {
+                Err(failure) if failure.reason == "AlreadyExists" && attempt < TRIES => continue,
+                written => return create::answer(call, 201, &written?),
+            }
+        }
+        match modify(call, facet, dry_run, |current| propose(call, facet, current, &config)).await {
+            Err(failure) if failure.reason == "NotFound" && facet == Facet::Main && attempt < TRIES => {}
+            written => return create::answer(call, 200, &written?),
+        }
+    }
+    Err(Failure::modified(resource, &call.target.name))
+}
+
+/// Applies to the scale of an object: the same as applying its replicas, under the name of the subresource.
+pub async fn scale(call: &Call<'_>, replicas_path: &[String]) -> Outcome<Written> {
+    let dry_run = call.dry_run("PatchOptions")?;
+    let resource = &*call.target.resource;
+    let config = read(call, "autoscaling", "v1", "Scale")?;
+    let scale = managed_fields::Schema {
+        types: builtin::types(),
+        root: builtin::type_of("autoscaling", "v1", "Scale"),
+    };
+    check(scale, &config).map_err(|why| form_failure(&config, "autoscaling", "v1", "Scale", &why))?;
+    let mut parent = json!({
+        "apiVersion": &*resource.api_version, "kind": &*resource.kind, "metadata": {"name": call.target.name},
+    });
+    if let Some(version) = config.pointer("/metadata/resourceVersion") {
+        parent["metadata"]["resourceVersion"] = version.clone();
+    }
+    if let Some(replicas) = config.pointer("/spec/replicas") {
+        crate::registry::custom::set_at_path(&mut parent, replicas_path, replicas.clone());
+    }
+    modify(call, Facet::Main, dry_run, |current| propose(call, Facet::Main, current, &parent)).await
+}
+
+/// Reads the configuration and refuses what could never be applied.
+fn read(call: &Call<'_>, group: &str, version: &str, kind: &str) -> Outcome<Value> {
+    // Mostly it is JSON, which is read much faster.
+    let json = call.body.first() == Some(&b'{');
+    let parsed = if json { decode::parse_json(&call.body).ok() } else { None };
+    let parsed = parsed.map_or_else(|| decode::parse_yaml(&call.body), Ok);
+    let (config, duplicates) =
+        parsed.map_err(|why| Failure::bad_request(format!("error decoding YAML: {why}")))?;
+    let text = |name: &str| config.get(name).and_then(Value::as_str).unwrap_or_default();
+    let given = text("apiVersion");
+    let (given_group, given_version) = given.split_once('/').unwrap_or(("", given));
+    if (given_group, given_version, text("kind")) != (group, version, kind) {
+        let found = text("kind");
+        return Err(Failure::bad_request(format!(
+            "invalid object type: {given_group}/{given_version}, Kind={found}"
+        )));
+    }
+    if config.pointer("/metadata/managedFields").is_some_and(Value::is_array) {
+        return Err(Failure::bad_request("metadata.managedFields must be nil"));
+    }
+    if !duplicates.is_empty() {
+        let why: Vec<String> =
+            duplicates.iter().map(|path| format!("key {path:?} already set in map")).collect();
+        let why = format!("error strict decoding YAML: {}", why.join(", "));
+        match call.field_validation() {
+            FieldValidation::Ignore => {}
+            FieldValidation::Warn => call.warn(why),
+            FieldValidation::Strict => return Err(Failure::bad_request(why)),
+        }
+    }
+    Ok(config)
+}
+
+/// Makes an object of a configuration alone.
+async fn create(call: &Call<'_>, config: &Value, dry_run: bool) -> Outcome<Written> {
+    let resource = &*call.target.resource;
+    if !resource.allows("create") {
+        return Err(Failure::not_found(resource, &call.target.name));
+    }
+    check_may_create(call)?;
+    let proposal = propose(call, Facet::Main, &json!({}), config)?;
+    let Some(Proposal { object, ownership: Ownership::Applied(entries) }) = proposal else {
+        return Err(Failure::bad_request("the configuration is empty"));
+    };
+    if !meta::uid(&object).is_empty() {
+        let why = format!(
+            "uid mismatch: the provided object specified uid {}, and no existing object was found",
+            meta::uid(&object)
+        );
+        return Err(Failure::conflict(&resource.group, &resource.plural, &call.target.name, &why));
+    }
+    create::insert(call, object, Some(entries), dry_run).await
+}
+
+/// Whoever applies what does not exist needs the right to create it.
+fn check_may_create(call: &Call<'_>) -> Outcome<()> {
+    let target = &call.target;
+    let attributes = Attributes {
+        verb: "create".to_owned(),
+        group: target.resource.group.to_string(),
+        resource: target.resource.plural.to_string(),
+        namespace: target.namespace.clone(),
+        name: target.name.clone(),
+        ..Attributes::default()
+    };
+    if call.server.authorizer.allows(&call.user, &attributes) {
+        Ok(())
+    } else {
+        Err(refusal(&call.user, &attributes))
+    }
+}
+
+/// The object as the configuration makes it. `None` when nothing changes.
+fn propose(call: &Call<'_>, facet: Facet, current: &Value, config: &Value) -> Outcome<Option<Proposal>> {
+    let resource = &*call.target.resource;
+    let force = call.query.get("force").is_some() && call.query.flag("force");
+    let present = current.pointer("/metadata/managedFields");
+    let mut live = current.clone();
+    take_managed_fields(&mut live);
+    conform_known(resource, &mut live);
+    let applied = with_writer(call, facet, |writer| {
+        let mut applied = managed_fields::apply(writer, present, &live, config, force)?;
+        keep_annotation(writer, &live, config, &mut applied.object);
+        Ok(applied)
+    });
+    let applied = applied.map_err(|error| match error {
+        ApplyError::Form(why) => {
+            form_failure(config, &resource.group, &resource.version, &resource.kind, &why)
+        }
+        ApplyError::Conflicts(conflicts) => conflict_failure(&conflicts),
+    })?;
+    if applied.object.is_none() && present.unwrap_or(&Value::Null) == &applied.managed_fields {
+        return Ok(None);
+    }
+    let mut object = applied.object.unwrap_or(live);
+    check_identity(call, &mut object)?;
+    conform(resource, &mut object)?;
+    default(resource, &mut object);
+    Ok(Some(Proposal { object, ownership: Ownership::Applied(applied.managed_fields) }))
+}
+
+/// kubectl's older way of applying reads its configuration from an annotation: it is kept up to date where it is.
+fn keep_annotation(writer: &Writer<'_>, live: &Value, config: &Value, object: &mut Option<Value>) {
+    if writer.manager != KUBECTL {
+        return;
+    }
+    let mut next = object.as_ref().unwrap_or(live).clone();
+    sync_last_applied(&mut next, config);
+    if object.is_some() || next != *live {
+        *object = Some(next);
+    }
+}
+
+/// Applying cannot make another object of this one.
+fn check_identity(call: &Call<'_>, object: &mut Value) -> Outcome<()> {
+    let (name, wanted) = (meta::name(object), call.target.name.as_str());
+    if name.is_empty() {
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({wanted} based on URL) was undeterminable: name must be provided"
+        )));
+    }
+    // The namespace comes first.
+    create::check_namespace(call, object)?;
+    let name = meta::name(object);
+    if name != wanted {
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({wanted})"
+        )));
+    }
+    Ok(())
+}
+
+fn conform(resource: &Resource, object: &mut Value) -> Outcome<()> {
+    let conformed = match (&resource.custom, resource.type_id) {
+        (Some(custom), _) => custom::conform(custom, object),
+        (None, Some(type_id)) => decode::conform(builtin::types(), type_id, object),
+        (None, None) => return Ok(()),
+    };
+    let version = &resource.api_version;
+    conformed.map(|_| ()).map_err(|why| {
+        Failure::internal(format!("failed to convert new object to proper version: {why} (to {version})"))
+    })
+}
+
+/// The real server answers configurations of the wrong form as internal errors.
+fn form_failure(config: &Value, group: &str, version: &str, kind: &str, why: &str) -> Failure {
+    let (namespace, name) = (meta::namespace(config), meta::name(config));
+    Failure::internal(format!(
+        "failed to create typed patch object ({namespace}/{name}; {group}/{version}, Kind={kind}): {why}"
+    ))
+}
+
+fn conflict_failure(conflicts: &[Conflict]) -> Failure {
+    let message = match conflicts {
+        [one] => format!("Apply failed with 1 conflict: conflict with {}: {}", one.manager, one.field),
+        many => {
+            let mut managers: Vec<&str> = many.iter().map(|c| c.manager.as_str()).collect();
+            managers.sort_unstable();
+            managers.dedup();
+            let mut lines = Vec::new();
+            for manager in managers {
+                lines.push(format!("conflicts with {manager}:"));
+                lines.extend(many.iter().filter(|c| c.manager == manager).map(|c| format!("- {}", c.field)));
+            }
+            format!("Apply failed with {} conflicts: {}", many.len(), lines.join("\n"))
+        }
+    };
+    let mut failure = Failure::new(StatusCode::CONFLICT, "Conflict", message);
+    let causes: Vec<Value> = conflicts
+        .iter()
+        .map(|c| {
+            let message = format!("conflict with {}", c.manager);
+            json!({"reason": "FieldManagerConflict", "message": message, "field": c.field})
+        })
+        .collect();
+    failure.detail("causes", Value::Array(causes));
+    failure
+}
