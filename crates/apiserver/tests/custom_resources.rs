@@ -9,8 +9,7 @@ use shoal_testkit::{Cluster, Http, eventually};
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const WIDGETS: &str = "/apis/x.test/v1/namespaces/default/widgets";
 
-fn definition(plural: &str, kind: &str, version: Value) -> Value {
-    let mut version = version;
+fn definition(plural: &str, kind: &str, mut version: Value) -> Value {
     for (name, value) in [("name", json!("v1")), ("served", json!(true)), ("storage", json!(true))] {
         if version.get(name).is_none() {
             version[name] = value;
@@ -22,12 +21,14 @@ fn definition(plural: &str, kind: &str, version: Value) -> Value {
             "versions": [version]}})
 }
 
-fn spec_schema(properties: Value) -> Value {
+fn spec_schema(properties: impl Into<Value>) -> Value {
+    let properties = properties.into();
     json!({"openAPIV3Schema": {"type": "object", "properties": {
         "spec": {"type": "object", "properties": properties}}}})
 }
 
-fn widget(name: &str, spec: Value) -> Value {
+fn widget(name: &str, spec: impl Into<Value>) -> Value {
+    let spec = spec.into();
     json!({"apiVersion": "x.test/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec})
 }
 
