@@ -33,7 +33,7 @@ fn operators_bind_as_usual() {
         ("-self.min + 1", json!(0)),
         ("!true || true", json!(true)),
         ("1 < 2 && 2 < 3 ? 'yes' : 'no'", json!("yes")),
-        ("true ? false ? 1 : 2 : 3", json!(2)),
+        ("true ? (false ? 1 : 2) : false ? 3 : 4", json!(2)),
         ("7 / 2", json!(3)),
         ("-7 / 2", json!(-3)),
         ("-7 % 2", json!(-1)),
@@ -218,7 +218,7 @@ fn texts_have_functions() {
             "'%s %d %.2f %x %b %o %e %%'.format(['a', 5, 1.005, 255, 5, 8, 1500.0])",
             json!("a 5 1.00 ff 101 10 1.500000e+03 %"),
         ),
-        ("'%s'.format([[1, {'a': true}, null]])", json!("[1, {a: true}, null]")),
+        ("'%s'.format([[dyn(1), {'a': true}, null]])", json!("[1, {a: true}, null]")),
         (
             "'abc'.matches('^a.c$') && 'abc'.startsWith('a') && 'abc'.endsWith('c') && 'abc'.contains('b')",
             json!(true),
