@@ -9,6 +9,7 @@ mod default_class;
 mod limit_ranger;
 mod namespace_lifecycle;
 mod pod_security;
+pub mod policies;
 mod priority;
 pub mod quota;
 mod service_account;
@@ -59,6 +60,7 @@ async fn fill(call: &Call<'_>, object: &mut Value) -> Outcome<()> {
 pub async fn validate_create(call: &Call<'_>, object: &Value, dry_run: bool) -> Outcome<quota::Charge> {
     limit_ranger::validate(call, object).await?;
     pod_security::validate(call, object, None).await?;
+    policies::validate(call, "CREATE", object, &Value::Null, dry_run).await?;
     webhooks::validate(call, "CREATE", object, &Value::Null, dry_run).await?;
     quota::charge(call, object, None, dry_run).await
 }
@@ -111,6 +113,7 @@ pub async fn validate_update(
         pod_security::validate(call, object, Some(old)).await?;
     }
     if facet != Facet::Binding {
+        policies::validate(call, "UPDATE", object, old, dry_run).await?;
         webhooks::validate(call, "UPDATE", object, old, dry_run).await?;
     }
     let charged = facet == Facet::Main && matches!(plural, "persistentvolumeclaims" | "services");
@@ -132,6 +135,7 @@ pub async fn validate_delete(call: &Call<'_>, old: &Value, dry_run: bool) -> Out
     }
     let mut gone = Value::Null;
     webhooks::mutate(call, "DELETE", &mut gone, old, dry_run).await?;
+    policies::validate(call, "DELETE", &Value::Null, old, dry_run).await?;
     webhooks::validate(call, "DELETE", &Value::Null, old, dry_run).await
 }
 

@@ -5,8 +5,8 @@
 //! decided by its `failurePolicy`.
 
 mod client;
-mod matching;
-mod review;
+pub(super) mod matching;
+pub(super) mod review;
 mod service;
 
 use futures::future::join_all;
@@ -145,7 +145,7 @@ async fn configured(call: &Call<'_>, plural: &str) -> Outcome<Vec<Webhook>> {
 }
 
 /// The object whose labels `namespaceSelector` looks at: None at cluster scope, where every selector matches.
-async fn namespace_labels(call: &Call<'_>, object: &Value, old: &Value) -> Outcome<Option<Value>> {
+pub(super) async fn namespace_labels(call: &Call<'_>, object: &Value, old: &Value) -> Outcome<Option<Value>> {
     let resource = &*call.target.resource;
     if resource.group.is_empty() && &*resource.plural == "namespaces" {
         return Ok(Some(if object.is_object() { object } else { old }.clone()));
