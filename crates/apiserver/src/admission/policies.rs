@@ -23,7 +23,9 @@ const POLICY_BUDGET: u64 = 10_000_000;
 
 /// Policies that have been compiled, by name, with the revision they were read at.
 #[derive(Default)]
-pub struct Compiled(Mutex<HashMap<Box<str>, (u64, Arc<Policy>)>>);
+pub struct Compiled(Mutex<HashMap<Box<str>, AtRevision>>);
+
+type AtRevision = (u64, Arc<Policy>);
 
 impl Compiled {
     fn get(&self, object: &Object, spec: &Value) -> Option<Arc<Policy>> {

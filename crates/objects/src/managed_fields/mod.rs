@@ -31,6 +31,9 @@ use serde_json::Value;
 
 use crate::Timestamp;
 
+/// Gives an object in another version, and what is known of that version's type.
+pub type Convert<'r> = dyn Fn(&Value, &str) -> Option<(Value, Schema<'r>)> + 'r;
+
 /// Who writes, and how objects are to be read.
 #[derive(Clone, Copy)]
 pub struct Writer<'r> {
@@ -47,7 +50,7 @@ pub struct Writer<'r> {
     /// Types of the object in the request's version.
     pub schema: Schema<'r>,
     /// The object in another version, for managers that wrote it in that one. `None`: no such version.
-    pub convert: &'r dyn Fn(&Value, &str) -> Option<(Value, Schema<'r>)>,
+    pub convert: &'r Convert<'r>,
 }
 
 /// The part of an object a request can own.
@@ -79,4 +82,5 @@ impl Reach {
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value, reason = "tests read better with literals")]
 mod tests;
