@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::ast::{Expr, Fold, Kind, Literal};
-use super::budget::compile_pattern;
+use super::budget::FixedPattern;
 use super::env::Env;
 use super::error::Issue;
 use super::library;
@@ -252,8 +252,8 @@ impl Checker<'_> {
                 ("_==_", pair) => Node::Equal(Box::new(pair), true),
                 ("_!=_", pair) => Node::Equal(Box::new(pair), false),
                 ("matches", [text, Node::Const(CelValue::String(pattern))]) => {
-                    match compile_pattern(pattern.as_str()) {
-                        Ok(regex) => Node::Matches(Box::new(text), Arc::new(regex), pattern.as_str().len()),
+                    match FixedPattern::new(pattern.as_str()) {
+                        Ok(pattern) => Node::Matches(Box::new(text), pattern),
                         Err(error) => return self.refuse(at, error.to_string()),
                     }
                 }
