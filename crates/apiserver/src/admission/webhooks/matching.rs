@@ -1,10 +1,13 @@
 //! Whether a webhook is about a request.
 
 use serde_json::Value;
-use shoal_objects::meta;
 use shoal_objects::selector::LabelSelector;
+use shoal_objects::{Errors, Path, meta};
 
 use crate::admission::attributes::Attributes;
+use crate::cel::Budget;
+use crate::cel::budget::PER_MATCH_CONDITIONS;
+use crate::cel::policy::{AdmissionInput, MatchConditions, admission_env, bind};
 use crate::kinds::access::{list_at, str_at};
 use crate::registry::Resource;
 
@@ -54,12 +57,18 @@ pub fn object_matches(webhook: &Value, object: &Value, old: &Value) -> Result<bo
     Ok(selector.is_everything() || matches(object) || matches(old))
 }
 
-/// Whether the webhook's `matchConditions` hold. They are CEL, which is not evaluated here yet.
-pub fn conditions_match(webhook: &Value) -> Result<bool, String> {
+/// Whether the webhook's `matchConditions` hold for a request.
+pub fn conditions_match(webhook: &Value, input: &AdmissionInput<'_>) -> Result<bool, String> {
     if list_at(webhook, "matchConditions").is_empty() {
         return Ok(true);
     }
-    Err("matchConditions cannot be evaluated by this server yet".to_owned())
+    let mut errors = Errors::new();
+    let env = admission_env(false);
+    let conditions = MatchConditions::compile(webhook, &env, &Path::new("webhook"), &mut errors);
+    if !errors.is_empty() {
+        return Err(errors.to_string());
+    }
+    conditions.hold(&bind(input), &mut Budget::new(PER_MATCH_CONDITIONS))
 }
 
 #[cfg(test)]

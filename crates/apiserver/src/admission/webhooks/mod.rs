@@ -18,6 +18,7 @@ use shoal_store::Range;
 
 use super::attributes::Attributes;
 use crate::builtin;
+use crate::cel::policy::AdmissionInput;
 use crate::decode;
 use crate::handlers::scale::scale_of;
 use crate::handlers::{Call, from_storage, served, to_storage};
@@ -172,9 +173,19 @@ async fn ask<'r>(
     let spec = &webhook.spec;
     let registry = call.server.registry();
     let Some(resource) = wanted_resource(&registry, spec, attributes) else { return Ok(None) };
+    let nothing = (&Value::Null, &Value::Null);
+    let described = review::request("", "v1", attributes, &resource, nothing, &call.user);
+    let input = AdmissionInput {
+        object,
+        old_object: attributes.old,
+        request: &described["request"],
+        namespace: namespace.unwrap_or(&Value::Null),
+        params: &Value::Null,
+        authorize: None,
+    };
     let is_about = matching::namespace_matches(spec, namespace)
         .and_then(|matches| Ok(matches && matching::object_matches(spec, object, attributes.old)?))
-        .and_then(|matches| Ok(matches && matching::conditions_match(spec)?));
+        .and_then(|matches| Ok(matches && matching::conditions_match(spec, &input)?));
     if !is_about.map_err(Trouble::Failed)? {
         return Ok(None);
     }

@@ -12,8 +12,7 @@ use super::rules::computed;
 use super::{Bindings, Budget, Env, Program, Type};
 
 pub use decide::{Denial, Verdict, enforce};
-use environment::bind;
-pub use environment::{AdmissionInput, admission_env};
+pub use environment::{AdmissionInput, admission_env, bind};
 
 /// A compiled ValidatingAdmissionPolicy.
 #[derive(Debug)]
