@@ -3,7 +3,7 @@
 pub mod custom;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use shoal_objects::schema::TypeId;
 
@@ -118,8 +118,12 @@ const READ_WRITE: &[&str] = &["get", "patch", "update"];
 impl Registry {
     /// The built-in resources.
     pub fn builtin() -> Registry {
-        let lines = TABLE.lines().filter(|l| !l.starts_with('#') && !l.trim().is_empty());
-        Registry::new(lines.filter_map(parse_line).map(Arc::new).collect())
+        // The table is the same for every cluster of the process: read once, shared by all.
+        static BUILTIN: LazyLock<Vec<Arc<Resource>>> = LazyLock::new(|| {
+            let lines = TABLE.lines().filter(|l| !l.starts_with('#') && !l.trim().is_empty());
+            lines.filter_map(parse_line).map(Arc::new).collect()
+        });
+        Registry::new(BUILTIN.clone())
     }
 
     /// The built-in resources of this registry with these custom ones. What is built in is not replaced.
