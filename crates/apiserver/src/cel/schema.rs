@@ -5,32 +5,16 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::parser::RESERVED;
 use super::types::{Field, ListKind, ObjectType, Type};
 
+/// Literals and operators that are words.
+const WORDS: [&str; 4] = ["true", "false", "null", "in"];
+
 /// Words that cannot be used as field names in an expression and are written `__word__` instead.
-const KEYWORDS: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
+fn is_keyword(word: &str) -> bool {
+    WORDS.contains(&word) || RESERVED.contains(&word)
+}
 
 /// Schemas nested deeper than this are not looked into.
 const MAX_DEPTH: usize = 100;
@@ -115,7 +99,7 @@ pub fn list_kind(schema: &Value) -> ListKind {
 
 /// The name of a property as an expression writes it.
 pub fn escape(name: &str) -> String {
-    if KEYWORDS.contains(&name) {
+    if is_keyword(name) {
         return format!("__{name}__");
     }
     let mut out = String::with_capacity(name.len());
