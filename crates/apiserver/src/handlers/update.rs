@@ -320,7 +320,7 @@ fn builtin_errors(resource: &Resource, facet: Facet, proposed: &Value, current: 
         }
         Facet::Status | Facet::Approval => (rules.validate_status)(proposed, current, &mut errors),
         Facet::EphemeralContainers => {
-            pod::validate_ephemeral_containers_update(proposed, current, &mut errors)
+            pod::validate_ephemeral_containers_update(proposed, current, &mut errors);
         }
         Facet::Resize => pod::validate_resize(proposed, current, &mut errors),
         Facet::Finalize => namespace::validate_finalize(proposed, &mut errors),

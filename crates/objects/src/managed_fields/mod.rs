@@ -16,7 +16,7 @@ mod place;
 mod set;
 mod update;
 
-pub use apply::{Applied, ApplyError, Conflict, apply};
+pub use apply::{Applied, Config, Conflict, apply};
 pub use check::check;
 pub use compare::{Comparison, compare};
 pub use entries::{Operation, same_but_for_time, take_managed_fields};
@@ -30,6 +30,9 @@ pub use update::{given_entries, update};
 use serde_json::Value;
 
 use crate::Timestamp;
+
+/// Gives an object in another version, with the types of that one.
+pub type Convert<'r> = dyn Fn(&Value, &str) -> Option<(Value, Schema<'r>)> + 'r;
 
 /// Who writes, and how objects are to be read.
 #[derive(Clone, Copy)]
@@ -47,7 +50,7 @@ pub struct Writer<'r> {
     /// Types of the object in the request's version.
     pub schema: Schema<'r>,
     /// The object in another version, for managers that wrote it in that one. `None`: no such version.
-    pub convert: &'r dyn Fn(&Value, &str) -> Option<(Value, Schema<'r>)>,
+    pub convert: &'r Convert<'r>,
 }
 
 /// The part of an object a request can own.
@@ -79,4 +82,5 @@ impl Reach {
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value, reason = "configurations are written in place")]
 mod tests;

@@ -63,7 +63,9 @@ impl Build {
             },
             "object" => match &schema.additional {
                 // What may hold anything is merged by the form of its values.
-                _ if schema.preserve_unknown && schema.properties.is_empty() && !schema.embedded => Shape::Any,
+                _ if schema.preserve_unknown && schema.properties.is_empty() && !schema.embedded => {
+                    Shape::Any
+                }
                 Additional::Values(values) => {
                     Shape::Map(Box::new(self.shape(values, &format!("{name}{{}}"), depth + 1)))
                 }
