@@ -36,7 +36,7 @@ use crate::registry::{Registry, Resource};
 use crate::request::{Query, Route, Target, route, verb};
 use crate::response::Reply;
 use crate::status::{Failure, Outcome};
-use crate::{bootstrap, definitions, discovery, health, openapi};
+use crate::{admission, bootstrap, definitions, discovery, health, openapi};
 
 /// Bodies above this are refused.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
@@ -108,6 +108,8 @@ pub struct Inner {
     pub metrics: Metrics,
     /// The audit log, if one is kept.
     pub audit: Option<Arc<AuditLog>>,
+    /// Admission policies, ready to be evaluated.
+    pub policies: admission::policies::Compiled,
     /// One writer at a time in namespaces with quotas.
     pub quota_locks: QuotaLocks,
     /// The CustomResourceDefinitions in force.
@@ -192,6 +194,7 @@ impl Server {
             abilities: options.abilities,
             metrics: Metrics::new(),
             audit,
+            policies: admission::policies::Compiled::default(),
             quota_locks: QuotaLocks::default(),
             definitions: definitions::Definitions::default(),
             registry: RwLock::new(Arc::new(Registry::builtin())),

@@ -1,5 +1,7 @@
 //! What a namespace allows: limit ranges, quotas and the levels of pod security.
 
+#![allow(clippy::needless_pass_by_value, reason = "tests read better with literals")]
+
 use serde_json::{Value, json};
 use shoal_testkit::{Cluster, Http};
 

@@ -1,6 +1,8 @@
 //! What clients meet on servers that are older, or whose caches lag, or that have forgotten: they must be able to cope,
 //! so the server can play each of these.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use serde_json::{Value, json};
 use shoal_testkit::{Abilities, Answer, Cluster, Http};
 

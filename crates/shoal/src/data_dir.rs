@@ -1,8 +1,10 @@
 //! Where a cluster keeps its data.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
+use shoal_apiserver::access::encryption::EncryptionKeys;
 use shoal_apiserver::access::files::{self, FileError};
 use shoal_apiserver::access::pki::Pki;
 use shoal_objects::Timestamp;
@@ -42,7 +44,14 @@ impl DataDir {
     /// The objects. An open store keeps other processes out of the directory, so this comes first.
     pub fn open_store(&self) -> anyhow::Result<Store> {
         Ok(match self {
-            DataDir::Kept(path) => Store::open(&path.join("store"), Options::default())?,
+            DataDir::Kept(path) => {
+                let keys = Arc::new(EncryptionKeys::read(&path.join("pki/encryption.key"))?);
+                let options = Options { seal: Some(keys.clone()), ..Options::default() };
+                let store = Store::open(&path.join("store"), options)?;
+                // A new key could open nothing that was there before: it is made when nothing is encrypted yet.
+                keys.create_if_missing()?;
+                store
+            }
             DataDir::Ephemeral(_) => Store::memory(Options::default()),
         })
     }

@@ -2,12 +2,16 @@
 //!
 //! `cargo xtask soak` runs this with SHOAL_SOAK_ROUNDS=20.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
 mod process;
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::StatusCode;
@@ -45,8 +49,8 @@ async fn write(mut sender: Http1, writer: usize, count: Arc<AtomicUsize>, large:
         if count.fetch_add(1, Ordering::Relaxed) >= WRITES {
             return ledger;
         }
-        let (name, payload) = if large && i % 2 == 1 {
-            (format!("large-{writer}"), format!("{i}-").repeat(60_000))
+        let (name, payload) = if large && i % 4 == 1 {
+            (format!("large-{writer}"), format!("{i:09}-").repeat(30_000))
         } else {
             (format!("small-{writer}-{i}"), format!("{writer}-{i} ").repeat(100))
         };
@@ -102,16 +106,38 @@ async fn first_event(client: &Client, from: u64) -> Value {
     events.next().await.unwrap().unwrap()
 }
 
-/// One life: writes, a kill after so many of them, a start, a look.
-async fn round(data: &Path, after: usize, large: bool) -> usize {
+/// When the server is killed.
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    /// When so many writes have begun.
+    Write(usize),
+    /// When a file of the store with this ending appears.
+    File(&'static str),
+}
+
+impl Moment {
+    fn has_come(self, data: &Path, writes: usize) -> bool {
+        match self {
+            Moment::Write(count) => writes >= count,
+            Moment::File(ending) => fs::read_dir(data.join("store"))
+                .unwrap()
+                .any(|file| file.unwrap().file_name().to_string_lossy().ends_with(ending)),
+        }
+    }
+}
+
+/// One life: writes, a kill in the middle of them, a start, a look.
+async fn round(data: &Path, moment: Moment) -> usize {
+    let large = matches!(moment, Moment::File(_));
     let (mut cluster, client) = start(data);
     let count = Arc::new(AtomicUsize::new(0));
     let mut writers = Vec::new();
     for writer in 0..WRITERS {
         writers.push(tokio::spawn(write(client.http1().await, writer, count.clone(), large)));
     }
-    while count.load(Ordering::Relaxed) < after {
-        tokio::task::yield_now().await;
+    while !moment.has_come(data, count.load(Ordering::Relaxed)) {
+        assert!(count.load(Ordering::Relaxed) < WRITES, "all is written and {moment:?} never came");
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
     cluster.kill();
     let mut ledgers = Vec::new();
@@ -144,12 +170,14 @@ async fn what_was_acknowledged_survives_kill_9() {
     let rounds: usize = std::env::var("SHOAL_SOAK_ROUNDS").map_or(1, |rounds| rounds.parse().unwrap());
     for number in 0..rounds {
         let dir = tempfile::tempdir().unwrap();
-        // Kills at other moments each time; every second round with snapshots under way.
-        let after = (WRITES / 2 + number * 2_718) % WRITES;
-        let acknowledged = round(dir.path(), after, number % 2 == 1).await;
-        println!(
-            "round {number}: killed after {after} writes, all {acknowledged} objects acknowledged are there"
-        );
+        // Every second time while a snapshot is being written, or when it has just replaced the journal.
+        let moment = match number % 4 {
+            1 => Moment::File(".snap.tmp"),
+            3 => Moment::File(".snap"),
+            _ => Moment::Write((WRITES / 2 + number * 1_359) % WRITES),
+        };
+        let acknowledged = round(dir.path(), moment).await;
+        println!("round {number}: killed at {moment:?}, all {acknowledged} objects acknowledged are there");
     }
 }
 

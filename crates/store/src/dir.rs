@@ -57,6 +57,9 @@ pub enum OpenError {
         /// What can be done.
         remedy: String,
     },
+    /// A value is sealed and cannot be opened. Says why and what to do.
+    #[error("{0}")]
+    Locked(String),
     /// Files that should be there are not.
     #[error("the data in {} is incomplete: {what}; put the missing file back or restore the directory from a backup", path.display())]
     Incomplete {

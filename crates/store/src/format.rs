@@ -10,9 +10,10 @@
 //! record: kind u8 · created u64 · revision u64 · lengths u32 × 4 · resource · key · meta · value
 //! ```
 //!
-//! Numbers are little-endian. `first` is the revision of the first record in a journal, the frame's number in a snapshot.
+//! A value may be sealed, which the kind tells. Numbers are little-endian. `first` is the revision of the first record in a journal, the frame's number in a snapshot.
 
 use crate::object::{EventKind, Object};
+use crate::seal::{Place, Seal, sealed};
 
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub(crate) const FRAME: usize = 28;
 /// The bytes every frame begins with.
 pub(crate) const FRAME_MAGIC: [u8; 4] = [0xf7, b'S', b'h', 0x1f];
 const RECORD: usize = 33;
+/// Added to the kind of a record whose value is sealed.
+const SEALED: u8 = 0x80;
 /// The largest record; with it a frame's length stays far from overflow.
 pub(crate) const MAX_RECORD: usize = 1 << 30;
 
@@ -65,6 +68,8 @@ pub(crate) struct FrameHead {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
     pub kind: EventKind,
+    /// The value can be read by whoever sealed it only.
+    pub sealed: bool,
     pub created: u64,
     pub revision: u64,
     pub resource: &'a str,
@@ -129,19 +134,29 @@ pub(crate) fn begin_frame(frame: &mut Vec<u8>) {
     frame.resize(FRAME, 0);
 }
 
-/// Adds a record to a frame.
-pub(crate) fn push_record(frame: &mut Vec<u8>, kind: EventKind, resource: &str, object: &Object) {
+/// Adds a record to a frame. An error says why its value cannot be sealed; the frame is of no use then.
+pub(crate) fn push_record(
+    frame: &mut Vec<u8>,
+    seal: Option<&dyn Seal>,
+    kind: EventKind,
+    resource: &str,
+    object: &Object,
+) -> Result<(), String> {
+    let place = Place { resource, key: &object.key, revision: object.revision };
+    let secret = sealed(seal, kind, place, &object.value)?;
     // What a deleted object was is of no use after a restart, which begins without history.
-    let (meta, value) = match kind {
-        EventKind::Deleted => (&[][..], &[][..]),
-        EventKind::Created | EventKind::Updated => (&object.meta[..], &object.value[..]),
+    let (meta, value) = match (kind, &secret) {
+        (EventKind::Deleted, _) => (&[][..], &[][..]),
+        (_, Some(secret)) => (&object.meta[..], &secret[..]),
+        (EventKind::Created | EventKind::Updated, None) => (&object.meta[..], &object.value[..]),
     };
     frame.reserve(RECORD + resource.len() + object.key.len() + meta.len() + value.len());
-    frame.push(match kind {
+    let kind = match kind {
         EventKind::Created => 1,
         EventKind::Updated => 2,
         EventKind::Deleted => 3,
-    });
+    };
+    frame.push(if secret.is_some() { kind | SEALED } else { kind });
     frame.extend_from_slice(&object.created.to_le_bytes());
     frame.extend_from_slice(&object.revision.to_le_bytes());
     let parts = [resource.as_bytes(), object.key.as_bytes(), meta, value];
@@ -152,6 +167,7 @@ pub(crate) fn push_record(frame: &mut Vec<u8>, kind: EventKind, resource: &str, 
     for part in parts {
         frame.extend_from_slice(part);
     }
+    Ok(())
 }
 
 /// Fills in the header of a frame.
@@ -220,10 +236,12 @@ impl<'a> Input<'a> {
     }
 
     fn record(&mut self) -> Option<Record<'a>> {
-        let kind = match self.take(1)? {
-            [1] => EventKind::Created,
-            [2] => EventKind::Updated,
-            [3] => EventKind::Deleted,
+        let [kind] = *self.take(1)? else { return None };
+        let sealed = kind & SEALED != 0;
+        let kind = match kind & !SEALED {
+            1 => EventKind::Created,
+            2 => EventKind::Updated,
+            3 if !sealed => EventKind::Deleted,
             _ => return None,
         };
         let created = self.u64()?;
@@ -232,6 +250,7 @@ impl<'a> Input<'a> {
         let [resource, key, meta, value] = lengths.map(|length| length as usize);
         Some(Record {
             kind,
+            sealed,
             created,
             revision,
             resource: str::from_utf8(self.take(resource)?).ok()?,

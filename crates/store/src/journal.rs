@@ -70,6 +70,7 @@ impl Journal {
             segment,
             closed,
             frame: Vec::new(),
+            unsealed: None,
             snapshot: None,
             stop: Arc::default(),
             retry_above: 0,
@@ -124,6 +125,8 @@ struct Log {
     segment: Segment,
     closed: Vec<Closed>,
     frame: Vec<u8>,
+    /// Why the frame must not be written.
+    unsealed: Option<String>,
     /// The snapshot being written, and its revision.
     snapshot: Option<(u64, JoinHandle<std::io::Result<()>>)>,
     stop: Arc<AtomicBool>,
@@ -161,7 +164,11 @@ impl Log {
     fn run(mut self) {
         let _abandoned = Abandoned(self.shared.clone());
         while let Some(last) = self.take_group() {
-            match self.write_group() {
+            let written = match self.unsealed.take() {
+                Some(reason) => Err((reason, false)),
+                None => self.write_group(),
+            };
+            match written {
                 Ok(()) => self.commit(last),
                 Err((reason, for_good)) => {
                     tracing::error!("{reason}");
@@ -195,8 +202,11 @@ impl Log {
             taken.map(|pending| (pending.table.name.clone(), pending.event.clone())).collect()
         };
         begin_frame(&mut self.frame);
+        let seal = self.shared.options.seal.as_deref();
         for (resource, event) in &group {
-            push_record(&mut self.frame, event.kind, resource, &event.object);
+            if let Err(why) = push_record(&mut self.frame, seal, event.kind, resource, &event.object) {
+                self.unsealed = Some(format!("cannot encrypt {resource} {}: {why}", event.object.key));
+            }
         }
         let (first, last) = (group.first()?.1.revision, group.last()?.1.revision);
         end_frame(&mut self.frame, self.segment.salt, first, u32::try_from(group.len()).ok()?);
@@ -279,8 +289,8 @@ impl Log {
         }
         let copy = |table: &Arc<crate::table::Table>| (table.name.clone(), table.objects.read().clone());
         let tables: snapshot::Tables = self.shared.tables().iter().map(copy).collect();
-        let (dir, stop) = (self.dir.clone(), self.stop.clone());
-        let write = move || snapshot::write(&dir, revision, &tables, &stop);
+        let (dir, stop, seal) = (self.dir.clone(), self.stop.clone(), self.shared.options.seal.clone());
+        let write = move || snapshot::write(&dir, revision, &tables, seal.as_deref(), &stop);
         match std::thread::Builder::new().name("snapshot".into()).spawn(write) {
             Ok(thread) => self.snapshot = Some((revision, thread)),
             Err(error) => self.snapshot_failed(&error),

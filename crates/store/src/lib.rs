@@ -13,6 +13,7 @@ mod options;
 mod pages;
 mod read;
 mod recovery;
+mod seal;
 mod segment;
 mod shared;
 mod snapshot;
@@ -26,6 +27,7 @@ pub use object::{
     Compacted, Encoded, Event, EventKind, Lagged, Listing, Object, Precondition, Range, WriteError,
 };
 pub use options::{Options, Stats};
+pub use seal::{Place, Seal};
 pub use store::Store;
 pub use watcher::{Batch, Watcher};
 

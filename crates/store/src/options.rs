@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::seal::Seal;
+
 /// Settings of a store.
 #[derive(Clone)]
 pub struct Options {
@@ -19,6 +21,8 @@ pub struct Options {
     pub first_revision: u64,
     /// A snapshot is written when the journal is larger than this and than the live data.
     pub snapshot_bytes: u64,
+    /// Seals values on disk. Values that were written without it are read as they are.
+    pub seal: Option<Arc<dyn Seal>>,
     #[cfg(test)]
     pub(crate) faults: Arc<crate::tests::Faults>,
 }
@@ -33,6 +37,7 @@ impl Default for Options {
             now: Arc::new(move || start.elapsed()),
             first_revision: 1,
             snapshot_bytes: 64 << 20,
+            seal: None,
             #[cfg(test)]
             faults: Arc::default(),
         }

@@ -9,6 +9,7 @@ use crate::frames::{Frames, Next};
 use crate::journal::Closed;
 use crate::object::EventKind;
 use crate::pages::Pages;
+use crate::seal::{Fault, Seal};
 use crate::segment::Segment;
 use crate::snapshot::{self, Tables};
 
@@ -21,8 +22,13 @@ pub(crate) struct Recovered {
     pub closed: Vec<Closed>,
 }
 
-/// Reads a data directory; an empty one gets its first segment, for a store that begins at `first_revision`.
-pub(crate) fn recover(dir: &DataDir, first_revision: u64) -> Result<Recovered, OpenError> {
+/// Reads a data directory; an empty one gets its first segment, for a store that begins at `first_revision`. `seal`
+/// opens values that were sealed.
+pub(crate) fn recover(
+    dir: &DataDir,
+    first_revision: u64,
+    seal: Option<&dyn Seal>,
+) -> Result<Recovered, OpenError> {
     let files = dir.files()?;
     for path in &files.temporary {
         std::fs::remove_file(path).map_err(OpenError::io("remove", path))?;
@@ -31,7 +37,7 @@ pub(crate) fn recover(dir: &DataDir, first_revision: u64) -> Result<Recovered, O
     let mut revision = None;
     if let Some((number, path)) = files.snapshots.last() {
         let mut frames = open(FileKind::Snapshot, *number, path)?;
-        tables = snapshot::load(&mut frames)?;
+        tables = snapshot::load(&mut frames, seal)?;
         revision = Some(frames.header.revision);
     }
     let needed = remove_superseded(dir, &files, revision)?;
@@ -44,7 +50,7 @@ pub(crate) fn recover(dir: &DataDir, first_revision: u64) -> Result<Recovered, O
             Segment::create(dir, first_revision + 1, GENESIS).map_err(OpenError::io("create", &path))?;
         return Ok(Recovered { tables, revision: first_revision, segment, closed: Vec::new() });
     }
-    replay(dir, needed, tables, revision)
+    replay(dir, needed, tables, revision, seal)
 }
 
 /// Replays the segments that are needed after a snapshot.
@@ -53,8 +59,10 @@ fn replay(
     needed: &[(u64, PathBuf)],
     tables: Tables,
     snapshot: Option<u64>,
+    seal: Option<&dyn Seal>,
 ) -> Result<Recovered, OpenError> {
-    let mut state = State { tables, revision: snapshot.unwrap_or(0), skip_to: snapshot.unwrap_or(0) };
+    let skip_to = snapshot.unwrap_or(0);
+    let mut state = State { tables, revision: skip_to, skip_to, seal };
     let mut closed = Vec::new();
     let mut current = None;
     for (position, (number, path)) in needed.iter().enumerate() {
@@ -131,14 +139,15 @@ fn missing(dir: &DataDir, after: u64, until: u64) -> OpenError {
 }
 
 /// The state while segments are replayed.
-struct State {
+struct State<'a> {
     tables: Tables,
     revision: u64,
     /// Records up to here are in the snapshot.
     skip_to: u64,
+    seal: Option<&'a dyn Seal>,
 }
 
-impl State {
+impl State<'_> {
     /// Replays one segment; returns the length of its intact part. Only the last one may be broken at its end.
     fn replay(&mut self, frames: &mut Frames, last: bool) -> Result<u64, OpenError> {
         loop {
@@ -150,7 +159,8 @@ impl State {
                 }
                 Next::Frame(head, records) => match self.apply(records, head.records) {
                     Ok(()) => continue,
-                    Err(what) => what,
+                    Err(Fault::Locked(why)) => return Err(OpenError::Locked(why)),
+                    Err(Fault::Damaged(what)) => what,
                 },
                 Next::Broken(what) if last => match frames.later_frame()? {
                     Some(later) => format!("{what}, and further ones follow at byte {later}"),
@@ -169,12 +179,12 @@ impl State {
         }
     }
 
-    fn apply(&mut self, records: Records<'_>, count: u32) -> Result<(), String> {
+    fn apply(&mut self, records: Records<'_>, count: u32) -> Result<(), Fault> {
         let mut seen = 0;
         for record in records {
             let record = record?;
             if record.revision != self.revision + 1 {
-                return Err(format!("revision {} follows on {}", record.revision, self.revision));
+                return Err(format!("revision {} follows on {}", record.revision, self.revision).into());
             }
             if record.revision > self.skip_to {
                 self.apply_record(&record)?;
@@ -185,14 +195,14 @@ impl State {
         if seen == count { Ok(()) } else { Err("records are missing".into()) }
     }
 
-    fn apply_record(&mut self, record: &Record<'_>) -> Result<(), String> {
+    fn apply_record(&mut self, record: &Record<'_>) -> Result<(), Fault> {
         if !self.tables.contains_key(record.resource) {
             self.tables.insert(record.resource.into(), Pages::default());
         }
         let Some(pages) = self.tables.get_mut(record.resource) else { return Ok(()) };
         let existed = match record.kind {
             EventKind::Created | EventKind::Updated => {
-                pages.insert(Arc::new(snapshot::object(record))).is_some()
+                pages.insert(Arc::new(snapshot::object(record, self.seal)?)).is_some()
             }
             EventKind::Deleted => pages.remove(record.key).is_some(),
         };
@@ -200,7 +210,8 @@ impl State {
             let Record { key, resource, revision, .. } = record;
             return Err(format!(
                 "the write of {resource} {key} at revision {revision} contradicts what is before it"
-            ));
+            )
+            .into());
         }
         Ok(())
     }

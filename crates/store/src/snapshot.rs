@@ -13,6 +13,7 @@ use crate::format::{FileKind, HEADER, Header, Record, Records, begin_frame, end_
 use crate::frames::{Frames, Next};
 use crate::object::{EventKind, Object};
 use crate::pages::Pages;
+use crate::seal::{Fault, Place, Seal};
 use crate::segment::new_salt;
 
 /// A frame is closed when it has this size.
@@ -24,8 +25,14 @@ const SYNC_BYTES: usize = 16 << 20;
 pub(crate) type Tables = BTreeMap<Arc<str>, Pages>;
 
 /// Writes a snapshot of `tables` at `revision`. Stops early, with an error, when `stop` is set.
-pub(crate) fn write(dir: &DataDir, revision: u64, tables: &Tables, stop: &AtomicBool) -> io::Result<()> {
-    let written = write_temporary(dir, revision, tables, stop);
+pub(crate) fn write(
+    dir: &DataDir,
+    revision: u64,
+    tables: &Tables,
+    seal: Option<&dyn Seal>,
+    stop: &AtomicBool,
+) -> io::Result<()> {
+    let written = write_temporary(dir, revision, tables, seal, stop);
     let published = written.and_then(|()| dir.publish(FileKind::Snapshot, revision));
     if published.is_err() {
         dir.discard(FileKind::Snapshot, revision);
@@ -33,7 +40,13 @@ pub(crate) fn write(dir: &DataDir, revision: u64, tables: &Tables, stop: &Atomic
     published.map(|_| ())
 }
 
-fn write_temporary(dir: &DataDir, revision: u64, tables: &Tables, stop: &AtomicBool) -> io::Result<()> {
+fn write_temporary(
+    dir: &DataDir,
+    revision: u64,
+    tables: &Tables,
+    seal: Option<&dyn Seal>,
+    stop: &AtomicBool,
+) -> io::Result<()> {
     let salt = new_salt();
     let mut file = dir.create(FileKind::Snapshot, revision)?;
     file.write_all(&Header { kind: FileKind::Snapshot, flags: 0, revision, salt }.encode())?;
@@ -42,7 +55,7 @@ fn write_temporary(dir: &DataDir, revision: u64, tables: &Tables, stop: &AtomicB
     begin_frame(&mut frame);
     for (resource, pages) in tables {
         for object in pages.slice(Bound::Unbounded, Bound::Unbounded, 0).iter() {
-            push_record(&mut frame, EventKind::Created, resource, object);
+            push_record(&mut frame, seal, EventKind::Created, resource, object).map_err(io::Error::other)?;
             records += 1;
             if frame.len() < FRAME_BYTES {
                 continue;
@@ -74,7 +87,7 @@ fn write_temporary(dir: &DataDir, revision: u64, tables: &Tables, stop: &AtomicB
 }
 
 /// Reads a snapshot. Anything that is not right in it is an error: it was complete when it got its name.
-pub(crate) fn load(frames: &mut Frames) -> Result<Tables, OpenError> {
+pub(crate) fn load(frames: &mut Frames, seal: Option<&dyn Seal>) -> Result<Tables, OpenError> {
     let mut loading = Loading {
         tables: Tables::new(),
         revision: frames.header.revision,
@@ -85,15 +98,19 @@ pub(crate) fn load(frames: &mut Frames) -> Result<Tables, OpenError> {
     loop {
         let at = frames.offset;
         let loaded = match frames.next()? {
-            Next::Frame(head, _) if head.first != number => Err("groups of objects are missing"),
+            Next::Frame(head, _) if head.first != number => Err("groups of objects are missing".into()),
             Next::Frame(head, _) if head.records == 0 => return Ok(loading.finish()),
-            Next::Frame(head, records) => loading.add(records, head.records),
-            Next::End => Err("the end is missing"),
-            Next::Broken(what) => Err(what),
+            Next::Frame(head, records) => loading.add(records, head.records, seal),
+            Next::End => Err("the end is missing".into()),
+            Next::Broken(what) => Err(what.into()),
         };
-        if let Err(what) = loaded {
-            frames.offset = at;
-            return Err(frames.damaged(what));
+        match loaded {
+            Ok(()) => {}
+            Err(Fault::Locked(why)) => return Err(OpenError::Locked(why)),
+            Err(Fault::Damaged(what)) => {
+                frames.offset = at;
+                return Err(frames.damaged(&what));
+            }
         }
         number += 1;
     }
@@ -109,7 +126,7 @@ struct Loading {
 }
 
 impl Loading {
-    fn add(&mut self, records: Records<'_>, count: u32) -> Result<(), &'static str> {
+    fn add(&mut self, records: Records<'_>, count: u32, seal: Option<&dyn Seal>) -> Result<(), Fault> {
         let mut seen = 0;
         for record in records {
             let record = record?;
@@ -118,12 +135,12 @@ impl Loading {
             }
             let last = self.objects.last();
             if last.is_some_and(|last| *last.key >= *record.key) || record.revision > self.revision {
-                return Err("an object is not where it belongs");
+                return Err("an object is not where it belongs".into());
             }
-            self.objects.push(Arc::new(object(&record)));
+            self.objects.push(Arc::new(object(&record, seal)?));
             seen += 1;
         }
-        if seen == count { Ok(()) } else { Err("objects are missing") }
+        if seen == count { Ok(()) } else { Err("objects are missing".into()) }
     }
 
     fn close_table(&mut self, next: &str) {
@@ -141,12 +158,24 @@ impl Loading {
 }
 
 /// An object in memory of its own size: a slice of the file's buffer would keep all of that alive.
-pub(crate) fn object(record: &Record<'_>) -> Object {
-    Object {
+pub(crate) fn object(record: &Record<'_>, seal: Option<&dyn Seal>) -> Result<Object, Fault> {
+    let value = match (record.sealed, seal) {
+        (false, _) => Bytes::copy_from_slice(record.value),
+        (true, Some(seal)) => {
+            let place = Place { resource: record.resource, key: record.key, revision: record.revision };
+            let opened = seal.open(place, record.value).map_err(Fault::Locked)?;
+            opened.into_boxed_slice().into()
+        }
+        (true, None) => {
+            let Record { resource, key, .. } = record;
+            return Err(Fault::Locked(format!("{resource} {key} is encrypted and no key was given")));
+        }
+    };
+    Ok(Object {
         key: record.key.into(),
         created: record.created,
         revision: record.revision,
-        value: Bytes::copy_from_slice(record.value),
+        value,
         meta: Bytes::copy_from_slice(record.meta),
-    }
+    })
 }

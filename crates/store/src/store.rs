@@ -48,7 +48,8 @@ impl Store {
     /// when they are on disk. Starts without history: what was committed before can be read, not watched.
     pub fn open(dir: &Path, options: Options) -> Result<Store, OpenError> {
         let dir = DataDir::open(dir)?;
-        let Recovered { tables, revision, segment, closed } = recover(&dir, options.first_revision)?;
+        let Recovered { tables, revision, segment, closed } =
+            recover(&dir, options.first_revision, options.seal.as_deref())?;
         let shared = Arc::new(Shared::new(options, revision, revision, tables));
         let journal = Journal::start(dir, segment, closed, shared.clone())?;
         Ok(Store { shared, journal: Some(Arc::new(journal)) })

@@ -44,6 +44,11 @@ impl Cluster {
         Builder { seed: None, abilities: Abilities::default(), history_events: None, audit: None }
     }
 
+    /// A cluster around a server that was started elsewhere, say on a store of one's own.
+    pub fn of(server: Server) -> Cluster {
+        Cluster { server }
+    }
+
     /// A kube client with all rights.
     pub fn client(&self) -> Client {
         self.client_as("shoal:test", &["system:masters"])

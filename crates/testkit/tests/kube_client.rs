@@ -1,5 +1,7 @@
 //! kube-rs works on the cluster in process, unchanged.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
 use futures::{StreamExt as _, TryStreamExt as _, pin_mut};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ServiceAccount};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};

@@ -32,6 +32,8 @@ pub(super) enum Part {
     Watch,
     /// 100,000 pods.
     Pods,
+    /// The cluster inside a program, without sockets.
+    Inside,
 }
 
 /// How large the run is.
@@ -105,8 +107,30 @@ pub(super) async fn run(workspace: &Workspace, binary: PathBuf, settings: &Setti
     if wanted(Part::Pods) {
         bench.pods().await?;
     }
+    if wanted(Part::Inside) {
+        inside(&mut bench.report)?;
+    }
     let _ = std::fs::remove_dir_all(&bench.folder);
     bench.report.finish(settings.json.as_deref())
+}
+
+/// What a program that embeds the cluster pays; measured by an example of the test kit.
+fn inside(report: &mut Report) -> Result<()> {
+    println!("==> in process");
+    let output = std::process::Command::new("cargo")
+        .args(["run", "--quiet", "--release", "--package", "shoal-testkit", "--example", "in_process"])
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .context("running the example in_process of the test kit")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let value = |name: &str| -> Result<f64> {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|value| value.parse().ok()).with_context(|| format!("no {name} in {text:?}"))
+    };
+    let watcher = "server and reader CPU per further watcher per event, in process";
+    report.row("start of a cluster in process", "", Goal::AtMost(5.0), value("start_ms")?, "ms");
+    report.row(watcher, "40 µs", Goal::AtMost(2.0), value("watcher_us")?, "µs");
+    Ok(())
 }
 
 impl Bench<'_> {

@@ -1,6 +1,7 @@
 //! Who is calling: certificates, tokens, and the keys behind them.
 
 mod certificate;
+pub mod encryption;
 pub mod files;
 mod impersonation;
 mod peer;

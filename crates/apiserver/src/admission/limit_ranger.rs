@@ -218,6 +218,7 @@ fn exact(amount: &Quantity) -> f64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value, reason = "tests read better with literals")]
 mod tests {
     use serde_json::json;
 

@@ -10,7 +10,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use shoal_objects::{Clock, Timestamp};
 
 use crate::access::UserInfo;
-use crate::negotiate::{BodyFormat, body_format};
+use crate::negotiate::{BodyFormat, PatchKind, body_format, patch_kind};
 use crate::request::Target;
 use crate::serve::PeerAddress;
 use crate::status::Failure;
@@ -116,7 +116,7 @@ struct Outcome {
 pub struct AuditLog {
     level: Level,
     clock: Clock,
-    queue: Mutex<Option<SyncSender<Done>>>,
+    queue: Mutex<Option<SyncSender<Box<Done>>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     figures: Arc<Figures>,
 }
@@ -164,10 +164,9 @@ impl AuditLog {
         let size = done.size();
         let queued = &self.figures.queued_bytes;
         if queued.fetch_add(size, Ordering::Relaxed) + size <= QUEUED_BYTES {
-            let sent = self.queue.lock().as_ref().map(|queue| queue.try_send(done));
-            match sent {
-                Some(Ok(())) => return,
-                Some(Err(TrySendError::Full(_) | TrySendError::Disconnected(_))) | None => {}
+            let queue = self.queue.lock();
+            if queue.as_ref().is_some_and(|queue| queue.try_send(Box::new(done)).is_ok()) {
+                return;
             }
         }
         queued.fetch_sub(size, Ordering::Relaxed);
@@ -185,7 +184,7 @@ impl Drop for AuditLog {
     }
 }
 
-fn write_all(events: &Receiver<Done>, mut writer: writer::Writer, figures: &Figures) {
+fn write_all(events: &Receiver<Box<Done>>, mut writer: writer::Writer, figures: &Figures) {
     while let Ok(done) = events.recv() {
         figures.queued_bytes.fetch_sub(done.size(), Ordering::Relaxed);
         let line = event::line(&done);
@@ -225,7 +224,7 @@ impl Trail {
         let confidential = self.object.as_ref().is_none_or(ObjectRef::is_confidential);
         if !body.is_empty()
             && !confidential
-            && let Ok(format) = body_format(headers)
+            && let Some(format) = format_of(headers)
         {
             self.body = Some((body.clone(), format));
         }
@@ -235,6 +234,16 @@ impl Trail {
     pub fn note(&mut self, key: &str, text: impl Into<String>) {
         self.annotations.push((key.to_owned(), text.into()));
     }
+}
+
+/// The format of a body, of patches too.
+fn format_of(headers: &HeaderMap) -> Option<BodyFormat> {
+    let patch = match patch_kind(headers) {
+        Ok(PatchKind::Apply) => Some(BodyFormat::Yaml),
+        Ok(_) => Some(BodyFormat::Json),
+        Err(_) => None,
+    };
+    patch.or_else(|| body_format(headers).ok())
 }
 
 impl ObjectRef {

@@ -1,9 +1,10 @@
 //! How much work expressions may do.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use regex::{Regex, RegexBuilder};
+use regex::Regex;
+use shoal_objects::structural;
 
 use super::error::EvalError;
 
@@ -13,8 +14,10 @@ pub const PER_CALL: u64 = 1_000_000;
 pub const PER_OBJECT: u64 = 10_000_000;
 /// What all match conditions of one request may cost together.
 pub const PER_MATCH_CONDITIONS: u64 = 2_500_000;
-/// The largest compiled pattern.
-const REGEX_SIZE: usize = 1 << 20;
+/// The largest compiled pattern, in bytes.
+const REGEX_SIZE: usize = 128 << 10;
+/// What compiling a pattern costs: up to two milliseconds at that size.
+const COMPILING: u64 = 40_000;
 /// Patterns kept for the rest of the budget's life.
 const REGEX_KEPT: usize = 64;
 
@@ -76,8 +79,7 @@ impl Budget {
         if let Some(found) = self.patterns.get(pattern) {
             return Ok(found.clone());
         }
-        // Compiling is slow: some microseconds per character.
-        self.charge(500 + 100 * pattern.len() as u64)?;
+        self.charge(COMPILING)?;
         let compiled = Arc::new(compile_pattern(pattern)?);
         if self.patterns.len() < REGEX_KEPT {
             self.patterns.insert(pattern.to_owned(), compiled.clone());
@@ -86,9 +88,43 @@ impl Budget {
     }
 }
 
-/// Compiles a pattern, within a size.
-pub(super) fn compile_pattern(pattern: &str) -> Result<Regex, EvalError> {
-    let built =
-        RegexBuilder::new(pattern).size_limit(REGEX_SIZE).dfa_size_limit(REGEX_SIZE).nest_limit(50).build();
-    built.map_err(|_| EvalError::owned(format!("error parsing regexp: `{pattern}`")))
+/// A pattern that is part of an expression, compiled when first used.
+#[derive(Debug)]
+pub struct FixedPattern {
+    text: Box<str>,
+    compiled: OnceLock<Result<Regex, EvalError>>,
+}
+
+impl FixedPattern {
+    /// Checks the syntax only: a definition may hold thousands of patterns.
+    pub(super) fn new(text: &str) -> Result<FixedPattern, EvalError> {
+        structural::check_pattern(text).map_err(|why| broken(text, &why))?;
+        Ok(FixedPattern { text: text.into(), compiled: OnceLock::new() })
+    }
+
+    /// Whether the pattern occurs in the text.
+    pub(super) fn is_match(&self, text: &str, budget: &mut Budget) -> Result<bool, EvalError> {
+        if self.compiled.get().is_none() {
+            budget.charge(COMPILING)?;
+        }
+        budget.charge(search_cost(text.len(), self.text.len()))?;
+        match self.compiled.get_or_init(|| compile_pattern(&self.text)) {
+            Ok(regex) => Ok(regex.is_match(text)),
+            Err(error) => Err(error.clone()),
+        }
+    }
+}
+
+/// What one search costs: the length of the text times that of the pattern.
+pub(super) fn search_cost(text: usize, pattern: usize) -> u64 {
+    let text = text as u64 / 10 + 1;
+    text.saturating_mul(pattern as u64 / 4 + 1)
+}
+
+fn compile_pattern(pattern: &str) -> Result<Regex, EvalError> {
+    structural::compile_within(pattern, REGEX_SIZE).map_err(|why| broken(pattern, &why))
+}
+
+fn broken(pattern: &str, why: &str) -> EvalError {
+    EvalError::owned(format!("error parsing regexp: {why}: `{pattern}`"))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::ast::{Expr, Fold, Kind, Literal};
-use super::budget::compile_pattern;
+use super::budget::FixedPattern;
 use super::env::Env;
 use super::error::Issue;
 use super::library;
@@ -40,7 +40,8 @@ pub struct Checked {
 
 /// Checks an expression against an environment.
 pub fn check(expr: &Expr, env: &Env) -> Result<Checked, Vec<Issue>> {
-    let mut checker = Checker { env, locals: Vec::new(), issues: Vec::new(), used: BTreeSet::new() };
+    let mut checker =
+        Checker { env, locals: Vec::new(), issues: Vec::new(), used: BTreeSet::new(), mixed: false };
     let (ty, node) = checker.check(expr);
     if checker.issues.is_empty() { Ok(Checked { ty, node, used: checker.used }) } else { Err(checker.issues) }
 }
@@ -50,6 +51,8 @@ struct Checker<'e> {
     locals: Vec<(String, Type)>,
     issues: Vec<Issue>,
     used: BTreeSet<usize>,
+    /// The next list may hold values of different types.
+    mixed: bool,
 }
 
 type Typed = (Type, Node);
@@ -204,7 +207,14 @@ impl Checker<'_> {
         args: impl Iterator<Item = &'x Expr>,
     ) -> Typed {
         let before = self.issues.len();
-        let (types, nodes): (Vec<Type>, Vec<Node>) = args.map(|arg| self.check(arg)).unzip();
+        let mut types = Vec::new();
+        let mut nodes = Vec::new();
+        for arg in args {
+            self.mixed = function == "format" && matches!(arg.kind, Kind::List(_));
+            let (ty, node) = self.check(arg);
+            types.push(ty);
+            nodes.push(node);
+        }
         if self.issues.len() > before {
             return (Type::Dyn, Node::Const(CelValue::Null));
         }
@@ -242,8 +252,8 @@ impl Checker<'_> {
                 ("_==_", pair) => Node::Equal(Box::new(pair), true),
                 ("_!=_", pair) => Node::Equal(Box::new(pair), false),
                 ("matches", [text, Node::Const(CelValue::String(pattern))]) => {
-                    match compile_pattern(pattern.as_str()) {
-                        Ok(regex) => Node::Matches(Box::new(text), Arc::new(regex), pattern.as_str().len()),
+                    match FixedPattern::new(pattern.as_str()) {
+                        Ok(pattern) => Node::Matches(Box::new(text), pattern),
                         Err(error) => return self.refuse(at, error.to_string()),
                     }
                 }
@@ -303,7 +313,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Elements of a literal have one type.
+    /// Elements of a literal have one type, unless nothing is known of one.
     fn element(&mut self, common: &mut Option<Type>, expr: &Expr, optional: bool) -> Node {
         let (ty, node) = self.check(expr);
         let ty = match (optional, &ty) {
@@ -327,7 +337,7 @@ impl Checker<'_> {
 
     fn list(&mut self, expr: &Expr) -> Typed {
         let Kind::List(entries) = &expr.kind else { return self.refuse(expr.at, String::new()) };
-        let mut common = None;
+        let mut common = std::mem::take(&mut self.mixed).then_some(Type::Dyn);
         let nodes: Vec<(Node, bool)> = entries
             .iter()
             .map(|entry| (self.element(&mut common, &entry.value, entry.optional), entry.optional))

@@ -39,7 +39,7 @@ fn equal_lists(budget: &mut Budget, a: &List<'_>, b: &List<'_>) -> Result<bool, 
     match a.kind() {
         ListKind::Atomic => {
             for (a, b) in a.iter().zip(b.iter()) {
-                budget.charge(1)?;
+                budget.charge(2)?;
                 if !equal(budget, &a, &b)? {
                     return Ok(false);
                 }
@@ -76,7 +76,7 @@ fn equal_maps(budget: &mut Budget, a: &Map<'_>, b: &Map<'_>) -> Result<bool, Eva
         return Ok(false);
     }
     for key in a.keys() {
-        budget.charge(1)?;
+        budget.charge(3)?;
         match (a.get(&key), b.get(&key)) {
             (Some(a), Some(b)) if equal(budget, &a, &b)? => {}
             _ => return Ok(false),

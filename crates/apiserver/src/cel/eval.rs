@@ -1,12 +1,13 @@
 //! The evaluator: walks a checked expression and pays for every step.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use super::budget::Budget;
 use super::compare::{compare, equal};
 use super::env::{Bindings, Bound};
 use super::error::EvalError;
-use super::library::{Function, pattern_cost};
+use super::library::Function;
 use super::node::Node;
 use super::value::{CelValue, Key};
 
@@ -42,11 +43,10 @@ impl<'a> Machine<'_, 'a> {
             Node::Index(nodes) => self.index(nodes, false),
             Node::OptionalIndex(nodes) => self.index(nodes, true),
             Node::Call(functions, args) => self.call(functions, args),
-            Node::Matches(text, regex, length) => {
+            Node::Matches(text, pattern) => {
                 let value = self.eval(text)?;
                 let text = value.as_str().ok_or(EvalError::NoSuchOverload)?;
-                self.budget.charge(pattern_cost(text.len(), *length))?;
-                Ok(CelValue::Bool(regex.is_match(text)))
+                Ok(CelValue::Bool(pattern.is_match(text, self.budget)?))
             }
             Node::Equal(nodes, wanted) => {
                 let (a, b) = self.pair(nodes)?;
@@ -254,10 +254,12 @@ pub(super) fn insert<'a>(
     let Some(key) = Key::from_value(key) else {
         return Err(EvalError::owned(format!("unsupported key type: {}", key.type_name())));
     };
-    let text = key.to_string();
-    match map.insert(key, value) {
-        None => Ok(()),
-        Some(_) => Err(EvalError::owned(format!("Failed with repeated key: {text}"))),
+    match map.entry(key) {
+        Entry::Vacant(free) => {
+            free.insert(value);
+            Ok(())
+        }
+        Entry::Occupied(taken) => Err(EvalError::owned(format!("Failed with repeated key: {}", taken.key()))),
     }
 }
 

@@ -86,6 +86,7 @@ impl<'a> Machine<'_, 'a> {
                 let mut map = BTreeMap::new();
                 for index in 0..range.len() {
                     if let Some(value) = self.transformed(node, &range, index)? {
+                        self.budget.charge(5)?;
                         insert(&mut map, &range.pair(index).0, value)?;
                     }
                 }
@@ -98,7 +99,7 @@ impl<'a> Machine<'_, 'a> {
 
     /// Evaluates a part of the macro for one element.
     fn at(&mut self, node: &Comprehension, range: &Range<'a>, index: usize, body: &'a Node) -> Evaluated<'a> {
-        self.budget.charge(2)?;
+        self.budget.charge(3)?;
         if !node.two {
             return self.within(range.single(index), body);
         }

@@ -89,8 +89,7 @@ impl<'a> Lexer<'a> {
     fn next(&mut self) -> Result<TokenKind<'a>, Issue> {
         let rest = self.rest();
         let Some(first) = rest.bytes().next() else { return Ok(TokenKind::End) };
-        if first.is_ascii_digit()
-            || (first == b'.' && rest.bytes().nth(1).is_some_and(|b| b.is_ascii_digit()))
+        if first.is_ascii_digit() || (first == b'.' && rest.as_bytes().get(1).is_some_and(u8::is_ascii_digit))
         {
             return self.number();
         }

@@ -22,6 +22,8 @@ mod macros;
 mod node;
 pub mod opaque;
 pub mod parser;
+pub mod policy;
+pub mod rules;
 pub mod schema;
 mod signature;
 mod time;
@@ -65,6 +67,11 @@ impl Program {
     /// The type of its values.
     pub fn result_type(&self) -> &Type {
         &self.ty
+    }
+
+    /// Whether its values are of that type, as far as can be told beforehand.
+    pub fn gives(&self, expected: &Type) -> bool {
+        self.ty == Type::Dyn || self.ty.plain() == expected
     }
 
     /// Whether it refers to the variable at that place of its environment.

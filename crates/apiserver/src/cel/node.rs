@@ -1,11 +1,9 @@
 //! The checked form of an expression: names resolved to places, functions to code, patterns compiled.
 
 use std::cmp::Ordering;
-use std::sync::Arc;
-
-use regex::Regex;
 
 use super::ast::Fold;
+use super::budget::FixedPattern;
 use super::library::Function;
 use super::value::CelValue;
 
@@ -30,8 +28,8 @@ pub enum Node {
     OptionalIndex(Box<[Node; 2]>),
     /// A function; several when only the values can tell which is meant.
     Call(Vec<&'static Function>, Box<[Node]>),
-    /// `text.matches(pattern)` with a fixed pattern and its length
-    Matches(Box<Node>, Arc<Regex>, usize),
+    /// `text.matches(pattern)` with a fixed pattern
+    Matches(Box<Node>, FixedPattern),
     /// `a == b`, or `a != b`
     Equal(Box<[Node; 2]>, bool),
     /// `a < b` and its like

@@ -11,6 +11,8 @@ use super::macros;
 const MAX_LENGTH: usize = 100_000;
 /// The deepest expression.
 pub const MAX_DEPTH: usize = 150;
+/// The deepest nesting of brackets, each level of which costs more stack than a level of the tree.
+const MAX_NESTING: usize = 80;
 
 const OPERAND_EXPECTED: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, \
      IDENTIFIER}";
@@ -36,19 +38,21 @@ const RESERVED: [&str; 17] = [
 ];
 
 /// Binary operators: symbol, strength, name of the function.
-const OPERATORS: [(&str, u8, &str); 12] = [
-    ("==", 1, "_==_"),
-    ("!=", 1, "_!=_"),
-    ("<=", 1, "_<=_"),
-    (">=", 1, "_>=_"),
-    ("<", 1, "_<_"),
-    (">", 1, "_>_"),
-    ("in", 1, "@in"),
-    ("+", 2, "_+_"),
-    ("-", 2, "_-_"),
-    ("*", 3, "_*_"),
-    ("/", 3, "_/_"),
-    ("%", 3, "_%_"),
+const OPERATORS: [(&str, u8, &str); 14] = [
+    ("||", 1, "_||_"),
+    ("&&", 2, "_&&_"),
+    ("==", 3, "_==_"),
+    ("!=", 3, "_!=_"),
+    ("<=", 3, "_<=_"),
+    (">=", 3, "_>=_"),
+    ("<", 3, "_<_"),
+    (">", 3, "_>_"),
+    ("in", 3, "@in"),
+    ("+", 4, "_+_"),
+    ("-", 4, "_-_"),
+    ("*", 5, "_*_"),
+    ("/", 5, "_/_"),
+    ("%", 5, "_%_"),
 ];
 
 /// Reads an expression.
@@ -131,14 +135,14 @@ impl<'a> Parser<'a> {
 
     fn expression(&mut self) -> Parsed {
         self.depth += 1;
-        if self.depth > MAX_DEPTH {
+        if self.depth > MAX_NESTING {
             return Err(too_deep(self.peek().at));
         }
-        let test = self.either()?;
+        let test = self.binary(1)?;
         let result = match self.take("?") {
             None => Ok(test),
             Some(at) => {
-                let then = self.either()?;
+                let then = self.binary(1)?;
                 self.expect(":")?;
                 let otherwise = self.expression()?;
                 self.node(at, Kind::Ternary(Box::new([test, then, otherwise])))
@@ -146,32 +150,6 @@ impl<'a> Parser<'a> {
         };
         self.depth -= 1;
         result
-    }
-
-    fn either(&mut self) -> Parsed {
-        let first = self.both()?;
-        let at = self.peek().at;
-        if !self.symbol("||") {
-            return Ok(first);
-        }
-        let mut parts = vec![first];
-        while self.take("||").is_some() {
-            parts.push(self.both()?);
-        }
-        self.node(at, Kind::Or(parts))
-    }
-
-    fn both(&mut self) -> Parsed {
-        let first = self.binary(1)?;
-        let at = self.peek().at;
-        if !self.symbol("&&") {
-            return Ok(first);
-        }
-        let mut parts = vec![first];
-        while self.take("&&").is_some() {
-            parts.push(self.binary(1)?);
-        }
-        self.node(at, Kind::And(parts))
     }
 
     fn binary(&mut self, weakest: u8) -> Parsed {
@@ -186,8 +164,24 @@ impl<'a> Parser<'a> {
             let Some((_, strength, function)) = found else { return Ok(left) };
             let at = self.advance().at;
             let right = self.binary(strength + 1)?;
-            let call = Kind::Call { function: (*function).to_owned(), target: None, args: vec![left, right] };
-            left = self.node(at, call)?;
+            left = self.combine(at, function, left, right)?;
+        }
+    }
+
+    /// Long chains of `&&` and `||` are one node, so that they are not deep.
+    fn combine(&self, at: usize, function: &str, mut left: Expr, right: Expr) -> Parsed {
+        match (&mut left.kind, function) {
+            (Kind::And(parts), "_&&_") | (Kind::Or(parts), "_||_") => {
+                left.depth = left.depth.max(right.depth + 1);
+                parts.push(right);
+                if left.depth > MAX_DEPTH { Err(too_deep(at)) } else { Ok(left) }
+            }
+            (_, "_&&_") => self.node(at, Kind::And(vec![left, right])),
+            (_, "_||_") => self.node(at, Kind::Or(vec![left, right])),
+            (_, function) => {
+                let args = vec![left, right];
+                self.node(at, Kind::Call { function: function.to_owned(), target: None, args })
+            }
         }
     }
 
@@ -379,5 +373,5 @@ fn issue(at: usize, message: &str) -> Issue {
 }
 
 fn too_deep(at: usize) -> Issue {
-    Issue { at, message: format!("expression recursion limit exceeded: {MAX_DEPTH}") }
+    issue(at, "expression recursion limit exceeded")
 }

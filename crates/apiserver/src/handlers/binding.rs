@@ -2,6 +2,7 @@
 
 use shoal_objects::meta;
 
+use crate::admission;
 use crate::handlers::ownership::{Ownership, Proposal};
 use crate::handlers::update::{Facet, modify};
 use crate::handlers::{Call, conform_known, status_created};
@@ -26,6 +27,7 @@ pub async fn create(call: &Call<'_>) -> Outcome<Reply> {
         watch_prefix: false,
     };
     let pod_call = call.about(pod_target);
+    admission::validate_subresource(call, &binding, dry_run).await?;
     let now = call.server.clock.now();
     modify(&pod_call, Facet::Binding, dry_run, |current| {
         let mut next = current.clone();

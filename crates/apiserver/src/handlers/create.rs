@@ -62,7 +62,7 @@ pub async fn insert(
     let entries = applied
         .unwrap_or_else(|| ownership::entries(call, Facet::Main, None, sent.as_ref(), (&json!({}), &object)));
     let generated = meta::name(&object).is_empty() && !meta::generate_name(&object).is_empty();
-    admission::create(call, &mut object).await?;
+    admission::create(call, &mut object, dry_run).await?;
     for attempt in 1.. {
         let mut candidate = if generated { object.clone() } else { std::mem::take(&mut object) };
         fill_system_fields(call, &mut candidate)?;

@@ -1,10 +1,12 @@
 //! What is different about objects of custom kinds: their schema is data.
 
 use serde_json::{Value, json};
+use shoal_objects::invalid::Reason;
 use shoal_objects::structural::{self, Schema};
 use shoal_objects::{Errors, Path, meta, names};
 
 use crate::builtin;
+use crate::cel::rules::validate_rules;
 use crate::decode;
 use crate::handlers::{Call, parse_body};
 use crate::registry::Resource;
@@ -93,7 +95,24 @@ pub fn validate(resource: &Resource, custom: &CustomKind, object: &Value, old: O
     scale(custom, object, &mut errors);
     structural::validate_embedded(&custom.schema, object, &mut errors);
     structural::validate_list_types(&custom.schema, object, &mut errors);
+    rules(custom, object, old, &mut errors);
     errors
+}
+
+/// Rules are not asked about values that are not what they expect.
+fn rules(custom: &CustomKind, object: &Value, old: Option<&Value>, errors: &mut Errors) {
+    const BLOCKING: [Reason; 5] =
+        [Reason::NotSupported, Reason::Required, Reason::TooLong, Reason::TooMany, Reason::TypeInvalid];
+    if custom.rules.is_empty() {
+        return;
+    }
+    if errors.0.iter().any(|error| BLOCKING.contains(&error.reason)) {
+        let message = "Invalid value: null: some validation rules were not checked because the object was invalid; \
+                       correct the existing errors to complete validation";
+        errors.push_at("<nil>".to_owned(), Reason::Invalid, message);
+        return;
+    }
+    validate_rules(&custom.rules, object, old, errors);
 }
 
 /// Replicas that the scale subresource shows.

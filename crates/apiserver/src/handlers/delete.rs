@@ -128,6 +128,7 @@ pub async fn delete_stored(call: &Call<'_>, mut stored: Arc<Object>, options: &V
     for _ in 0..TRIES {
         let current = call.served(&stored)?;
         check_preconditions(call, &current, options)?;
+        admission::validate_delete(call, &current, dry_run).await?;
         let step = if &*resource.plural == "namespaces" && resource.group.is_empty() {
             plan_namespace(call, &current, options)
         } else if &*resource.table == definitions::TABLE && meta::deletion_timestamp(&current).is_none() {

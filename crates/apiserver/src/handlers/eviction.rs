@@ -5,6 +5,7 @@ use shoal_objects::meta;
 use shoal_objects::selector::LabelSelector;
 use shoal_store::{EventKind, Precondition, Range, WriteError};
 
+use crate::admission;
 use crate::encode;
 use crate::handlers::delete::{check_options, delete_stored};
 use crate::handlers::{Call, served, status_created};
@@ -26,6 +27,7 @@ pub async fn create(call: &Call<'_>) -> Outcome<Reply> {
     }
     check_options(&options)?;
     let dry_run = options.get("dryRun").is_some();
+    admission::validate_subresource(call, &eviction, dry_run).await?;
     let stored = call.stored().await?;
     let pod = call.served(&stored)?;
     if !may_go_without_budget(&pod) {

@@ -103,7 +103,8 @@ fn custom_paths<'a>(call: &'a Call<'_>) -> Option<&'a ScalePaths> {
     call.target.resource.custom.as_ref()?.scale.as_ref()
 }
 
-fn scale_of(call: &Call<'_>, object: &Value) -> Value {
+/// The scale of an object.
+pub fn scale_of(call: &Call<'_>, object: &Value) -> Value {
     let mut metadata = json!({});
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         if let Some(value) = object["metadata"].get(field) {

@@ -127,7 +127,10 @@ pub async fn modify(
                 ownership::entries(call, facet, present.as_ref(), sent.as_ref(), (&current, &proposed))
             }
         };
-        admission::update(call, facet, &mut proposed, &current).await?;
+        if admission::update(call, facet, &mut proposed, &current, dry_run).await? {
+            // Webhooks may change no more than the client.
+            prepare(call, facet, &mut proposed, &current);
+        }
         let reserved = call.server.allocate(resource, &mut proposed, Some(&current), dry_run)?;
         validate(resource, facet, &proposed, &current)?;
         let charge = admission::validate_update(call, facet, &proposed, &current, dry_run).await?;

@@ -216,7 +216,8 @@ impl WatchBody {
             let revision = self.watcher.progress();
             return Poll::Ready(self.bookmarks.then(|| self.bookmark(revision, false)));
         }
-        if self.bookmarks && self.bookmark_at.poll_unpin(cx).is_ready() {
+        let custom = self.resource.custom.is_some();
+        if (self.bookmarks || custom) && self.bookmark_at.poll_unpin(cx).is_ready() {
             if self.is_gone() {
                 self.phase = Phase::Closed;
                 return Poll::Ready(None);
@@ -224,8 +225,10 @@ impl WatchBody {
             self.bookmark_at.as_mut().reset(Instant::now() + BOOKMARK_EVERY);
             // Have the new deadline wake this task.
             let _ = self.bookmark_at.poll_unpin(cx);
-            let revision = self.watcher.progress();
-            return Poll::Ready(Some(self.bookmark(revision, false)));
+            if self.bookmarks {
+                let revision = self.watcher.progress();
+                return Poll::Ready(Some(self.bookmark(revision, false)));
+            }
         }
         Poll::Pending
     }

@@ -7,6 +7,7 @@ use super::access::{child_mut, existing_mut, field, is_set, list_at, set_default
 use super::admission_rules::{default_match_resources, validate_conditions, validate_match_resources};
 use super::seen::Seen;
 use super::{Rules, checks};
+use crate::cel::policy::Policy;
 
 /// The rules of ValidatingAdmissionPolicy.
 pub const VALIDATING_RULES: Rules =
@@ -127,6 +128,11 @@ fn validate_validating(policy: &Value, errors: &mut Errors) {
             errors.duplicate(&path.child("key"), &key.into());
         }
         require_expression(annotation, "valueExpression", &path, errors);
+    }
+    if errors.is_empty()
+        && let Err(found) = Policy::compile(spec, &path)
+    {
+        errors.0.extend(found.0);
     }
 }
 

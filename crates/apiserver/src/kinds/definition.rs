@@ -7,6 +7,7 @@ use shoal_objects::{Errors, Path, Value, json_path::JsonPath, names};
 use super::access::{bool_at, child_mut, field, list_at, part, set, set_default, set_default_str, str_at};
 use super::checks::{immutable, text};
 use super::{NameRule, Rules};
+use crate::cel::rules::CompiledRules;
 use crate::registry::custom::has_condition;
 
 /// Rules for CustomResourceDefinition.
@@ -214,6 +215,11 @@ fn schema(schema: &Value, status: bool, path: &Path<'_>, errors: &mut Errors) {
     structural::check(schema, path, errors);
     if errors.0.len() == before {
         structural::check_defaults(&Schema::parse(schema), path, errors);
+    }
+    if errors.0.len() == before
+        && let Err(found) = CompiledRules::compile(schema, path)
+    {
+        errors.0.extend(found.0);
     }
 }
 

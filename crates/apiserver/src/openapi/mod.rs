@@ -117,6 +117,7 @@ fn index(documents: &Documents, registry: &Registry) -> Outcome<Value> {
             paths.insert(path, json!({"serverRelativeURL": url(&subject.path, &hash)}));
         }
     }
+    documents.forget_others(&paths);
     Ok(json!({"paths": paths}))
 }
 
@@ -157,6 +158,11 @@ impl Documents {
         let same = made.of.len() == subject.resources.len()
             && made.of.iter().zip(&subject.resources).all(|(a, b)| Arc::ptr_eq(a, b));
         same.then_some(made)
+    }
+
+    /// Documents of groups that are not served any more; the one of everything at once has no path.
+    fn forget_others(&self, paths: &Map<String, Value>) {
+        self.made.lock().retain(|path, _| path.is_empty() || paths.contains_key(path));
     }
 
     fn keep(&self, subject: &Subject, made: Made) {

@@ -7,10 +7,11 @@ use serde_json::Value;
 use shoal_objects::json_path::JsonPath;
 use shoal_objects::schema::{Shape, Type, TypeId, Types};
 use shoal_objects::structural::{self, Schema};
-use shoal_objects::{Map, meta};
+use shoal_objects::{Map, Path, meta};
 
 use super::{Conversion, READ_WRITE, Resource, Subresource, Traits, subresource};
 use crate::builtin;
+use crate::cel::rules::CompiledRules;
 use crate::kinds::access::{bool_at, field, int_at, list_at, str_at};
 use crate::kinds::{Rules, fields};
 
@@ -30,6 +31,8 @@ pub struct CustomKind {
     pub storage_version: Box<str>,
     /// What objects of this version are like.
     pub schema: Schema,
+    /// Its rules beyond keywords.
+    pub rules: CompiledRules,
     /// The same as the client wrote it.
     pub open_api: Value,
     /// Columns of tables.
@@ -121,6 +124,12 @@ pub fn resources(definition: &Value, created: u64, revision: u64) -> Vec<Arc<Res
                 since: created,
                 storage_version: format!("{group}/{storage}").into(),
                 schema: Schema::parse(version.pointer("/schema/openAPIV3Schema").unwrap_or(&empty)),
+                // Rules were compiled when the definition was written: they compile again.
+                rules: CompiledRules::compile(
+                    version.pointer("/schema/openAPIV3Schema").unwrap_or(&empty),
+                    &Path::new("schema"),
+                )
+                .unwrap_or_default(),
                 open_api: version.pointer("/schema/openAPIV3Schema").cloned().unwrap_or_default(),
                 columns: columns(version),
                 scale: version.pointer("/subresources/scale").and_then(scale_paths),

@@ -2,8 +2,8 @@
 
 pub mod custom;
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, LazyLock};
 
 use shoal_objects::schema::TypeId;
 
@@ -105,6 +105,7 @@ pub enum Conversion {
 pub struct Registry {
     resources: Vec<Arc<Resource>>,
     by_path: HashMap<PathKey, usize>,
+    versions: Vec<usize>,
 }
 
 /// Group, version and plural.
@@ -117,8 +118,12 @@ const READ_WRITE: &[&str] = &["get", "patch", "update"];
 impl Registry {
     /// The built-in resources.
     pub fn builtin() -> Registry {
-        let lines = TABLE.lines().filter(|l| !l.starts_with('#') && !l.trim().is_empty());
-        Registry::new(lines.filter_map(parse_line).map(Arc::new).collect())
+        // The table is the same for every cluster of the process: read once, shared by all.
+        static BUILTIN: LazyLock<Vec<Arc<Resource>>> = LazyLock::new(|| {
+            let lines = TABLE.lines().filter(|l| !l.starts_with('#') && !l.trim().is_empty());
+            lines.filter_map(parse_line).map(Arc::new).collect()
+        });
+        Registry::new(BUILTIN.clone())
     }
 
     /// The built-in resources of this registry with these custom ones. What is built in is not replaced.
@@ -133,7 +138,8 @@ impl Registry {
     fn new(resources: Vec<Arc<Resource>>) -> Registry {
         let key = |r: &Resource| (r.group.clone(), r.version.clone(), r.plural.clone());
         let by_path = resources.iter().enumerate().map(|(i, r)| (key(r), i)).collect();
-        Registry { resources, by_path }
+        let versions = version_order(&resources);
+        Registry { resources, by_path, versions }
     }
 
     /// Finds a resource by the words of its path.
@@ -149,20 +155,7 @@ impl Registry {
 
     /// Group versions in the order of discovery: groups as first seen, versions as listed.
     pub fn group_versions(&self) -> Vec<(&str, &str)> {
-        let mut seen: Vec<(&str, &str)> = Vec::new();
-        for r in &self.resources {
-            if !seen.contains(&(&*r.group, &*r.version)) {
-                seen.push((&r.group, &r.version));
-            }
-        }
-        // Several definitions may add versions to one group.
-        let is_custom = |group: &str| self.resources.iter().any(|r| &*r.group == group && r.custom.is_some());
-        for group in seen.iter().map(|(group, _)| *group).collect::<std::collections::BTreeSet<&str>>() {
-            if is_custom(group) {
-                sort_versions(&mut seen, group);
-            }
-        }
-        seen
+        self.versions.iter().map(|at| &self.resources[*at]).map(|r| (&*r.group, &*r.version)).collect()
     }
 
     /// Whether the group is one of the server's own.
@@ -176,13 +169,28 @@ impl Registry {
     }
 }
 
-/// Puts the versions of a group in order of preference, where the group is first named.
-fn sort_versions(seen: &mut Vec<(&str, &str)>, group: &str) {
-    let Some(first) = seen.iter().position(|(g, _)| *g == group) else { return };
-    let mut own: Vec<(&str, &str)> = seen.iter().filter(|(g, _)| *g == group).copied().collect();
-    own.sort_by(|a, b| custom::version_order(a.1, b.1));
-    seen.retain(|(g, _)| *g != group);
-    seen.splice(first..first, own);
+/// The first resource of every group version: groups as first seen, versions as listed. Several definitions may add
+/// versions to one group, so those of custom groups are put in order of preference.
+fn version_order(resources: &[Arc<Resource>]) -> Vec<usize> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    let mut position: HashMap<&str, usize> = HashMap::new();
+    let mut seen: HashSet<(&str, &str)> = HashSet::new();
+    for (at, resource) in resources.iter().enumerate() {
+        if seen.insert((&resource.group, &resource.version)) {
+            let next = groups.len();
+            let group = *position.entry(&resource.group).or_insert(next);
+            if group == next {
+                groups.push(Vec::new());
+            }
+            groups[group].push(at);
+        }
+    }
+    for group in &mut groups {
+        if group.iter().any(|at| resources[*at].custom.is_some()) {
+            group.sort_by(|a, b| custom::version_order(&resources[*a].version, &resources[*b].version));
+        }
+    }
+    groups.concat()
 }
 
 impl Resource {

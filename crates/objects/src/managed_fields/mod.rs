@@ -31,7 +31,7 @@ use serde_json::Value;
 
 use crate::Timestamp;
 
-/// Gives an object in another version, with the types of that one.
+/// Gives an object in another version, and what is known of that version's type.
 pub type Convert<'r> = dyn Fn(&Value, &str) -> Option<(Value, Schema<'r>)> + 'r;
 
 /// Who writes, and how objects are to be read.
@@ -82,5 +82,5 @@ impl Reach {
 }
 
 #[cfg(test)]
-#[allow(clippy::needless_pass_by_value, reason = "configurations are written in place")]
+#[allow(clippy::needless_pass_by_value, reason = "tests read better with literals")]
 mod tests;

@@ -22,7 +22,7 @@ use serde_json::Value;
 pub use check::check;
 pub use defaults::{check_defaults, default, drop_nulls};
 pub use metadata::validate_embedded;
-pub use pattern::Pattern;
+pub use pattern::{Pattern, check as check_pattern, compile_within};
 pub use prune::{prune, prune_noting};
 pub use types::to_types;
 pub use validate::{validate, validate_list_types};

@@ -105,7 +105,8 @@ impl Client {
 
 pub fn metric(text: &str, name: &str) -> f64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
+    assert!(line.is_some(), "no {name} in {text}");
+    line.unwrap().parse().unwrap()
 }
 
 fn request(method: Method, path: &str, body: Bytes) -> Request<Full<Bytes>> {

@@ -63,7 +63,7 @@ impl Cluster {
         self.child.wait().unwrap().code()
     }
 
-    /// Ends the process without a warning, as a power failure would.
+    /// Ends the process without a warning. What the kernel has is still written: this is no power failure.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

@@ -5,6 +5,7 @@ mod durable;
 mod memory;
 mod model;
 mod racing;
+mod sealing;
 mod watching;
 
 use std::sync::Arc;

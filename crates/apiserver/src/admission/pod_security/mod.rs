@@ -123,7 +123,7 @@ fn is_significant(pod: &Value, old: &Value) -> bool {
 async fn namespace(call: &Call<'_>, namespace: &Value, old: Option<&Value>) -> Outcome<()> {
     let resource = &*call.target.resource;
     let (policy, wrong) = Policy::of(namespace);
-    let known = old.map(|old| Policy::of(old)).unwrap_or_default();
+    let known = old.map(Policy::of).unwrap_or_default();
     if !wrong.is_empty() && wrong != known.1 {
         let mut errors = Errors::new();
         let path = Path::new("metadata");
@@ -175,4 +175,5 @@ async fn warn_of_pods(call: &Call<'_>, namespace: &str, enforce: &LevelVersion) 
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value, reason = "tests read better with literals")]
 mod tests;

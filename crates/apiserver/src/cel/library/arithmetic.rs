@@ -92,6 +92,7 @@ pub fn add<'a>(budget: &mut Budget, args: &[CelValue<'a>]) -> Evaluated<'a> {
         [CelValue::Double(a), CelValue::Double(b)] => CelValue::Double(a + b),
         [CelValue::String(a), CelValue::String(b)] => {
             let (a, b) = (a.as_str(), b.as_str());
+            budget.charge(1)?;
             budget.charge_text(a.len() + b.len())?;
             CelValue::String(Str::Shared([a, b].concat().into()))
         }

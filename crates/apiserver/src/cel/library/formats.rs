@@ -101,7 +101,7 @@ fn validate<'a>(budget: &mut Budget, args: &[CelValue<'a>]) -> Evaluated<'a> {
         return Err(EvalError::NoSuchOverload);
     };
     let Opaque::Format(format) = opaque.as_ref() else { return Err(EvalError::NoSuchOverload) };
-    budget.charge(10)?;
+    budget.charge(20)?;
     budget.charge_text(text.as_str().len() * 4)?;
     let complaints = complaints(format, text.as_str());
     if complaints.is_empty() {

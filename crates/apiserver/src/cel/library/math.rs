@@ -163,9 +163,10 @@ fn bit_not<'a>(_: &mut Budget, args: &[CelValue<'a>]) -> Evaluated<'a> {
 
 fn shift<'a>(args: &[CelValue<'a>], shift: fn(u64, u32) -> Option<u64>, name: &str) -> Evaluated<'a> {
     let by = match args {
-        [_, CelValue::Int(by)] => u32::try_from(*by)
-            .or_else(|_| if *by < 0 { Err(()) } else { Ok(u32::MAX) })
-            .map_err(|()| EvalError::owned(format!("math.{name}() negative offset: {by}")))?,
+        [_, CelValue::Int(by)] if *by < 0 => {
+            return Err(EvalError::owned(format!("math.{name}() negative offset: {by}")));
+        }
+        [_, CelValue::Int(by)] => u32::try_from(*by).unwrap_or(u32::MAX),
         _ => return Err(EvalError::NoSuchOverload),
     };
     match args {

@@ -27,8 +27,6 @@ use super::eval::Evaluated;
 use super::signature::Signature;
 use super::value::CelValue;
 
-pub use regex::pattern_cost;
-
 /// The code of a function. It answers [`EvalError::NoSuchOverload`] to arguments it is not made for.
 pub type Builtin = for<'a> fn(&mut Budget, &[CelValue<'a>]) -> Evaluated<'a>;
 

@@ -41,6 +41,7 @@ fn read<'b>(value: Option<&'b CelValue<'_>>) -> Result<&'b Quantity, EvalError> 
 
 fn quantity<'a>(budget: &mut Budget, args: &[CelValue<'a>]) -> Evaluated<'a> {
     let [CelValue::String(text)] = args else { return Err(MISMATCH) };
+    budget.charge(5)?;
     budget.charge_text(text.as_str().len())?;
     match Quantity::parse(text.as_str()) {
         Ok(quantity) => Ok(CelValue::opaque(Opaque::Quantity(quantity))),

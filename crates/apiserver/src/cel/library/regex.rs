@@ -1,7 +1,7 @@
 //! Regular expressions. Matching is linear in the text; compiling is paid for.
 
 use super::Row;
-use crate::cel::budget::Budget;
+use crate::cel::budget::{Budget, search_cost};
 use crate::cel::error::EvalError;
 use crate::cel::eval::Evaluated;
 use crate::cel::value::CelValue;
@@ -14,23 +14,17 @@ pub const ROWS: &[Row] = &[
 
 const MISMATCH: EvalError = EvalError::NoSuchOverload;
 
-/// What one search costs: the length of the text times that of the pattern.
-pub fn pattern_cost(text: usize, pattern: usize) -> u64 {
-    let text = text as u64 / 10 + 1;
-    text.saturating_mul(pattern as u64 / 4 + 1)
-}
-
 fn matches<'a>(budget: &mut Budget, args: &[CelValue<'a>]) -> Evaluated<'a> {
     let [CelValue::String(text), CelValue::String(pattern)] = args else { return Err(MISMATCH) };
     let regex = budget.pattern(pattern.as_str())?;
-    budget.charge(pattern_cost(text.as_str().len(), pattern.as_str().len()))?;
+    budget.charge(search_cost(text.as_str().len(), pattern.as_str().len()))?;
     Ok(CelValue::Bool(regex.is_match(text.as_str())))
 }
 
 fn find<'a>(budget: &mut Budget, args: &[CelValue<'a>]) -> Evaluated<'a> {
     let [CelValue::String(text), CelValue::String(pattern)] = args else { return Err(MISMATCH) };
     let regex = budget.pattern(pattern.as_str())?;
-    budget.charge(pattern_cost(text.as_str().len(), pattern.as_str().len()))?;
+    budget.charge(search_cost(text.as_str().len(), pattern.as_str().len()))?;
     let found = regex.find(text.as_str()).map_or("", |found| found.as_str());
     Ok(CelValue::text(found))
 }
@@ -45,11 +39,11 @@ fn find_all<'a>(budget: &mut Budget, args: &[CelValue<'a>]) -> Evaluated<'a> {
     };
     let regex = budget.pattern(pattern.as_str())?;
     let mut found = Vec::new();
-    budget.charge(pattern_cost(text.as_str().len(), pattern.as_str().len()))?;
+    budget.charge(search_cost(text.as_str().len(), pattern.as_str().len()))?;
     for hit in regex.find_iter(text.as_str()).take(limit) {
         // A search may look to the end of the text before it knows that a match ended early.
         let rest = text.as_str().len() - hit.end();
-        budget.charge(1 + pattern_cost(rest, pattern.as_str().len()) / 10)?;
+        budget.charge(1 + search_cost(rest, pattern.as_str().len()) / 10)?;
         found.push(CelValue::text(hit.as_str()));
     }
     Ok(CelValue::list(found))

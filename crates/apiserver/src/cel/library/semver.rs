@@ -135,7 +135,8 @@ fn parse_args(budget: &mut Budget, args: &[CelValue<'_>]) -> Result<Option<Semve
         [CelValue::String(text), CelValue::Bool(lenient)] => (text, *lenient),
         _ => return Err(MISMATCH),
     };
-    budget.charge_text(text.as_str().len())?;
+    // Every part is a text of its own.
+    budget.charge(5 + text.as_str().len() as u64)?;
     Ok(Semver::parse(text.as_str(), lenient))
 }
 

@@ -26,10 +26,11 @@ pub const ROWS: &[Row] = &[
     ("getMilliseconds", CLOCK, milliseconds),
 ];
 
-fn zoned(args: &[CelValue<'_>]) -> Result<Zoned, EvalError> {
+fn zoned(budget: &mut Budget, args: &[CelValue<'_>]) -> Result<Zoned, EvalError> {
     match args {
         [CelValue::Timestamp(at)] => Ok(at.to_zoned(TimeZone::UTC)),
         [CelValue::Timestamp(at), CelValue::String(name)] => {
+            budget.charge(10)?;
             let unknown = || EvalError::owned(format!("unknown time zone {}", name.as_str()));
             Ok(at.to_zoned(time::zone(name.as_str()).ok_or_else(unknown)?))
         }
@@ -37,54 +38,59 @@ fn zoned(args: &[CelValue<'_>]) -> Result<Zoned, EvalError> {
     }
 }
 
-fn part<'a>(args: &[CelValue<'a>], part: fn(&Zoned) -> i64) -> Evaluated<'a> {
-    Ok(CelValue::Int(part(&zoned(args)?)))
+fn part<'a>(budget: &mut Budget, args: &[CelValue<'a>], part: fn(&Zoned) -> i64) -> Evaluated<'a> {
+    Ok(CelValue::Int(part(&zoned(budget, args)?)))
 }
 
 /// A part of a timestamp, or a whole duration counted in a unit.
-fn part_or_count<'a>(args: &[CelValue<'a>], nanos: i64, read: fn(&Zoned) -> i64) -> Evaluated<'a> {
+fn part_or_count<'a>(
+    budget: &mut Budget,
+    args: &[CelValue<'a>],
+    nanos: i64,
+    read: fn(&Zoned) -> i64,
+) -> Evaluated<'a> {
     match args {
         [CelValue::Duration(length)] => Ok(CelValue::Int(length / nanos)),
-        other => part(other, read),
+        other => part(budget, other, read),
     }
 }
 
-fn year<'a>(_: &mut Budget, args: &[CelValue<'a>]) -> Evaluated<'a> {
-    part(args, |at| i64::from(at.year()))
+fn year<'a>(budget: &mut Budget, args: &[CelValue<'a>]) -> Evaluated<'a> {
+    part(budget, args, |at| i64::from(at.year()))
 }
 
-fn month<'a>(_: &mut Budget, args: &[CelValue<'a>]) -> Evaluated<'a> {
-    part(args, |at| i64::from(at.month()) - 1)
+fn month<'a>(budget: &mut Budget, args: &[CelValue<'a>]) -> Evaluated<'a> {
+    part(budget, args, |at| i64::from(at.month()) - 1)
 }
 
-fn date<'a>(_: &mut Budget, args: &[CelValue<'a>]) -> Evaluated<'a> {
-    part(args, |at| i64::from(at.day()))
+fn date<'a>(budget: &mut Budget, args: &[CelValue<'a>]) -> Evaluated<'a> {
+    part(budget, args, |at| i64::from(at.day()))
 }
 
-fn day_of_month<'a>(_: &mut Budget, args: &[CelValue<'a>]) -> Evaluated<'a> {
-    part(args, |at| i64::from(at.day()) - 1)
+fn day_of_month<'a>(budget: &mut Budget, args: &[CelValue<'a>]) -> Evaluated<'a> {
+    part(budget, args, |at| i64::from(at.day()) - 1)
 }
 
-fn day_of_week<'a>(_: &mut Budget, args: &[CelValue<'a>]) -> Evaluated<'a> {
-    part(args, |at| i64::from(at.weekday().to_sunday_zero_offset()))
+fn day_of_week<'a>(budget: &mut Budget, args: &[CelValue<'a>]) -> Evaluated<'a> {
+    part(budget, args, |at| i64::from(at.weekday().to_sunday_zero_offset()))
 }
 
-fn day_of_year<'a>(_: &mut Budget, args: &[CelValue<'a>]) -> Evaluated<'a> {
-    part(args, |at| i64::from(at.day_of_year()) - 1)
+fn day_of_year<'a>(budget: &mut Budget, args: &[CelValue<'a>]) -> Evaluated<'a> {
+    part(budget, args, |at| i64::from(at.day_of_year()) - 1)
 }
 
-fn hours<'a>(_: &mut Budget, args: &[CelValue<'a>]) -> Evaluated<'a> {
-    part_or_count(args, 3_600_000_000_000, |at| i64::from(at.hour()))
+fn hours<'a>(budget: &mut Budget, args: &[CelValue<'a>]) -> Evaluated<'a> {
+    part_or_count(budget, args, 3_600_000_000_000, |at| i64::from(at.hour()))
 }
 
-fn minutes<'a>(_: &mut Budget, args: &[CelValue<'a>]) -> Evaluated<'a> {
-    part_or_count(args, 60_000_000_000, |at| i64::from(at.minute()))
+fn minutes<'a>(budget: &mut Budget, args: &[CelValue<'a>]) -> Evaluated<'a> {
+    part_or_count(budget, args, 60_000_000_000, |at| i64::from(at.minute()))
 }
 
-fn seconds<'a>(_: &mut Budget, args: &[CelValue<'a>]) -> Evaluated<'a> {
-    part_or_count(args, 1_000_000_000, |at| i64::from(at.second()))
+fn seconds<'a>(budget: &mut Budget, args: &[CelValue<'a>]) -> Evaluated<'a> {
+    part_or_count(budget, args, 1_000_000_000, |at| i64::from(at.second()))
 }
 
-fn milliseconds<'a>(_: &mut Budget, args: &[CelValue<'a>]) -> Evaluated<'a> {
-    part_or_count(args, 1_000_000, |at| i64::from(at.millisecond()))
+fn milliseconds<'a>(budget: &mut Budget, args: &[CelValue<'a>]) -> Evaluated<'a> {
+    part_or_count(budget, args, 1_000_000, |at| i64::from(at.millisecond()))
 }

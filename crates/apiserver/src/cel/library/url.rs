@@ -105,6 +105,7 @@ const MISMATCH: EvalError = EvalError::NoSuchOverload;
 
 fn parse_args(budget: &mut Budget, args: &[CelValue<'_>]) -> Result<Option<Url>, EvalError> {
     let [CelValue::String(text)] = args else { return Err(MISMATCH) };
+    budget.charge(10)?;
     budget.charge_text(text.as_str().len())?;
     Ok(Url::parse(text.as_str()))
 }
@@ -151,7 +152,7 @@ fn path<'a>(_: &mut Budget, args: &[CelValue<'a>]) -> Evaluated<'a> {
 
 fn query<'a>(budget: &mut Budget, args: &[CelValue<'a>]) -> Evaluated<'a> {
     let url = read(args)?;
-    budget.charge(url.query.len() as u64)?;
+    budget.charge(10 + 2 * url.query.len() as u64)?;
     let decode = |text: &str| {
         let spaced = text.replace('+', " ");
         percent_decode_str(&spaced).decode_utf8_lossy().into_owned()

@@ -29,7 +29,7 @@ fn deep_expressions_are_refused_not_followed() {
 #[test]
 fn the_deepest_allowed_expression_is_evaluated() {
     let world = World::new();
-    let source = format!("{}1{}", "[".repeat(140), "]".repeat(140));
+    let source = format!("{}1{}", "[".repeat(79), "]".repeat(79));
     assert!(world.eval(&source).is_ok());
     let sum = vec!["self.min"; 140].join(" + ");
     assert_eq!(world.eval(&sum), Ok(json!(140)));
@@ -47,10 +47,10 @@ fn bombs_stop_within_their_budget() {
         "lists.range(1000).map(a, lists.range(1000).map(b, lists.range(1000)))",
         "lists.range(1000000000)",
         "lists.range(100000).all(x, (object.s + object.s).size() > 0)",
-        "lists.range(10000).all(x, object.s.matches('(a*)*b' + string(x)))",
+        "lists.range(10000).all(x, !object.s.matches('(a*)*b' + string(x)))",
         "lists.range(10000).all(x, object.s.findAll('a').size() > 0)",
         "object.s.replace('', object.s)",
-        "object.s.split('').all(x, object.s.contains(x + 'b'))",
+        "object.s.split('').all(x, !object.s.contains(x + 'b'))",
         "lists.range(3000).map(x, object.l).distinct().size() == 1",
         "sets.equivalent(object.l, object.l.reverse()) && object.l.sortBy(x, object.s).size() > 0",
         "lists.range(100000).all(x, '%s'.format([object.l]) != '')",

@@ -33,7 +33,7 @@ fn operators_bind_as_usual() {
         ("-self.min + 1", json!(0)),
         ("!true || true", json!(true)),
         ("1 < 2 && 2 < 3 ? 'yes' : 'no'", json!("yes")),
-        ("true ? false ? 1 : 2 : 3", json!(2)),
+        ("true ? (false ? 1 : 2) : false ? 3 : 4", json!(2)),
         ("7 / 2", json!(3)),
         ("-7 / 2", json!(-3)),
         ("-7 % 2", json!(-1)),
@@ -158,24 +158,19 @@ fn optionals_chain() {
 
 #[test]
 fn conversions_keep_the_value() {
-    holds(
-        &[
-            ("int('42') + int(1.9) + int(2u)", json!(45)),
-            ("double('1.5') + double(1)", json!(2.5)),
-            ("uint(3) + 1u", json!(4)),
-            ("string(1) + string(true) + string(1.5)", json!("1true1.5")),
-            ("string(1000000.0)", json!("1e+06")),
-            ("string(b'hi') + string(bytes('x'))", json!("hix")),
-            ("string(timestamp('2024-01-02T03:04:05+01:00'))", json!("2024-01-02T02:04:05Z")),
-            ("string(duration('1h1m1.5s'))", json!("3661.5s")),
-            ("int(timestamp(60))", json!(60)),
-            ("bool('true')", json!(true)),
-            ("string(type('a'))", json!("string")),
-        ]
-        .map(|(source, value)| {
-            if source.contains("type('a')") { ("'%s'.format([type('a')])", value) } else { (source, value) }
-        }),
-    );
+    holds(&[
+        ("int('42') + int(1.9) + int(2u)", json!(45)),
+        ("double('1.5') + double(1)", json!(2.5)),
+        ("uint(3) + 1u", json!(4)),
+        ("string(1) + string(true) + string(1.5)", json!("1true1.5")),
+        ("string(1000000.0)", json!("1e+06")),
+        ("string(b'hi') + string(bytes('x'))", json!("hix")),
+        ("string(timestamp('2024-01-02T03:04:05+01:00'))", json!("2024-01-02T02:04:05Z")),
+        ("string(duration('1h1m1.5s'))", json!("3661.5s")),
+        ("int(timestamp(60))", json!(60)),
+        ("bool('true')", json!(true)),
+        ("'%s'.format([type('a')])", json!("string")),
+    ]);
 }
 
 #[test]
@@ -218,7 +213,7 @@ fn texts_have_functions() {
             "'%s %d %.2f %x %b %o %e %%'.format(['a', 5, 1.005, 255, 5, 8, 1500.0])",
             json!("a 5 1.00 ff 101 10 1.500000e+03 %"),
         ),
-        ("'%s'.format([[1, {'a': true}, null]])", json!("[1, {a: true}, null]")),
+        ("'%s'.format([[dyn(1), {'a': true}, null]])", json!("[1, {a: true}, null]")),
         (
             "'abc'.matches('^a.c$') && 'abc'.startsWith('a') && 'abc'.endsWith('c') && 'abc'.contains('b')",
             json!(true),

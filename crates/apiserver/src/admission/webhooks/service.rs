@@ -1,0 +1,108 @@
+//! Where the programs behind a Service listen.
+
+use std::net::{IpAddr, SocketAddr};
+
+use serde_json::Value;
+use shoal_objects::meta;
+use shoal_store::Range;
+
+use crate::handlers::{Call, served};
+use crate::kinds::access::{int_at, list_at, part, str_at};
+
+/// Where to connect.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// One of these.
+    Addresses(Vec<SocketAddr>),
+    /// A host elsewhere.
+    Host(String, u16),
+}
+
+/// Finds the addresses behind a port of a Service.
+pub async fn resolve(call: &Call<'_>, namespace: &str, name: &str, port: u16) -> Result<Backend, String> {
+    let registry = call.server.registry();
+    let store = &call.server.store;
+    let missing = || format!("service {name:?} not found in namespace {namespace:?}");
+    let services = registry.find("", "v1", "services").ok_or_else(missing)?;
+    let found = store.get(&services.table, &format!("{namespace}/{name}")).await.ok_or_else(missing)?;
+    let service = served(services, &found).map_err(|failure| failure.message)?;
+    let spec = part(&service, "spec");
+    if str_at(spec, "type") == "ExternalName" {
+        return Ok(Backend::Host(str_at(spec, "externalName").to_owned(), port));
+    }
+    let wanted = list_at(spec, "ports").iter().find(|p| int_at(p, "port") == Some(i64::from(port)));
+    let Some(wanted) = wanted else { return Err(format!("service {name:?} has no port {port}")) };
+    let port_name = str_at(wanted, "name");
+
+    let mut addresses = Vec::new();
+    let range = Range::Namespace(namespace);
+    if let Some(slices) = registry.find("discovery.k8s.io", "v1", "endpointslices") {
+        for object in store.list(&slices.table, range, None, 0).await.objects {
+            let slice = served(slices, &object).map_err(|failure| failure.message)?;
+            if meta::label(&slice, "kubernetes.io/service-name") == Some(name) {
+                addresses.extend(slice_addresses(&slice, port_name));
+            }
+        }
+    }
+    if addresses.is_empty()
+        && let Some(endpoints) = registry.find("", "v1", "endpoints")
+        && let Some(object) = store.get(&endpoints.table, &format!("{namespace}/{name}")).await
+    {
+        let endpoints = served(endpoints, &object).map_err(|failure| failure.message)?;
+        addresses.extend(endpoints_addresses(&endpoints, port_name));
+    }
+    addresses.sort_unstable();
+    addresses.dedup();
+    if addresses.is_empty() {
+        return Err(format!("no endpoints available for service {name:?}"));
+    }
+    Ok(Backend::Addresses(addresses))
+}
+
+fn port_number(ports: &[Value], name: &str) -> Option<u16> {
+    let port = ports.iter().find(|port| str_at(port, "name") == name)?;
+    int_at(port, "port").and_then(|port| u16::try_from(port).ok())
+}
+
+fn slice_addresses(slice: &Value, port_name: &str) -> Vec<SocketAddr> {
+    let Some(port) = port_number(list_at(slice, "ports"), port_name) else { return Vec::new() };
+    let ready = list_at(slice, "endpoints")
+        .iter()
+        .filter(|endpoint| part(endpoint, "conditions").get("ready") != Some(&Value::Bool(false)));
+    let texts = ready.flat_map(|endpoint| list_at(endpoint, "addresses")).filter_map(Value::as_str);
+    texts.filter_map(|text| text.parse::<IpAddr>().ok()).map(|ip| SocketAddr::new(ip, port)).collect()
+}
+
+fn endpoints_addresses(endpoints: &Value, port_name: &str) -> Vec<SocketAddr> {
+    let mut found = Vec::new();
+    for subset in list_at(endpoints, "subsets") {
+        let Some(port) = port_number(list_at(subset, "ports"), port_name) else { continue };
+        let texts = list_at(subset, "addresses").iter().map(|address| str_at(address, "ip"));
+        found.extend(texts.filter_map(|t| t.parse::<IpAddr>().ok()).map(|ip| SocketAddr::new(ip, port)));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn endpoints_that_are_ready_are_found() {
+        let slice = json!({
+            "ports": [{"name": "https", "port": 8443}],
+            "endpoints": [
+                {"addresses": ["10.0.0.1"], "conditions": {"ready": true}},
+                {"addresses": ["10.0.0.2"], "conditions": {"ready": false}},
+                {"addresses": ["not an address"]},
+            ],
+        });
+        let address: SocketAddr = "10.0.0.1:8443".parse().unwrap();
+        assert_eq!(slice_addresses(&slice, "https"), [address]);
+        assert!(slice_addresses(&slice, "other").is_empty());
+        let endpoints = json!({"subsets": [{"addresses": [{"ip": "10.0.0.1"}], "ports": [{"port": 8443}]}]});
+        assert_eq!(endpoints_addresses(&endpoints, ""), [address]);
+    }
+}
