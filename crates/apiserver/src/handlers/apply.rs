@@ -3,7 +3,8 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 use shoal_objects::managed_fields::{
-    self, ApplyError, Conflict, KUBECTL, Writer, check, sync_last_applied, take_managed_fields,
+    self, Applied, Config, Conflict, KUBECTL, LAST_APPLIED, Writer, check, sync_last_applied,
+    take_managed_fields,
 };
 use shoal_objects::meta;
 
@@ -140,40 +141,40 @@ fn propose(call: &Call<'_>, facet: Facet, current: &Value, config: &Value) -> Ou
     let resource = &*call.target.resource;
     let force = call.query.get("force").is_some() && call.query.flag("force");
     let present = current.pointer("/metadata/managedFields");
-    let mut live = current.clone();
-    take_managed_fields(&mut live);
-    conform_known(resource, &mut live);
     let applied = with_writer(call, facet, |writer| {
-        let mut applied = managed_fields::apply(writer, present, &live, config, force)?;
-        keep_annotation(writer, &live, config, &mut applied.object);
-        Ok(applied)
-    });
-    let applied = applied.map_err(|error| match error {
-        ApplyError::Form(why) => {
-            form_failure(config, &resource.group, &resource.version, &resource.kind, &why)
+        let form =
+            |why: String| form_failure(config, &resource.group, &resource.version, &resource.kind, &why);
+        let parsed = Config::new(writer, config).map_err(form)?;
+        if parsed.is_in_effect(writer, present, current) && !annotation_differs(writer, current, config) {
+            return Ok(None);
         }
-        ApplyError::Conflicts(conflicts) => conflict_failure(&conflicts),
-    })?;
-    if applied.object.is_none() && present.unwrap_or(&Value::Null) == &applied.managed_fields {
-        return Ok(None);
-    }
-    let mut object = applied.object.unwrap_or(live);
+        let mut live = current.clone();
+        take_managed_fields(&mut live);
+        conform_known(resource, &mut live);
+        let applied = managed_fields::apply(writer, present, &live, parsed, force);
+        let Applied { object, managed_fields } = applied.map_err(|found| conflict_failure(&found))?;
+        let mut object = object.unwrap_or(live);
+        if writer.manager == KUBECTL {
+            sync_last_applied(&mut object, config);
+        }
+        Ok(Some((object, managed_fields)))
+    });
+    let Some((mut object, entries)) = applied? else { return Ok(None) };
     check_identity(call, &mut object)?;
     conform(resource, &mut object)?;
     default(resource, &mut object);
-    Ok(Some(Proposal { object, ownership: Ownership::Applied(applied.managed_fields) }))
+    Ok(Some(Proposal { object, ownership: Ownership::Applied(entries) }))
 }
 
-/// kubectl's older way of applying reads its configuration from an annotation: it is kept up to date where it is.
-fn keep_annotation(writer: &Writer<'_>, live: &Value, config: &Value, object: &mut Option<Value>) {
-    if writer.manager != KUBECTL {
-        return;
+/// Whether the annotation that kubectl's older way of applying reads is there and out of date.
+fn annotation_differs(writer: &Writer<'_>, live: &Value, config: &Value) -> bool {
+    let there = meta::metadata(live).and_then(|m| m.get("annotations")?.get(LAST_APPLIED)).is_some();
+    if writer.manager != KUBECTL || !there {
+        return false;
     }
-    let mut next = object.as_ref().unwrap_or(live).clone();
+    let mut next = live.clone();
     sync_last_applied(&mut next, config);
-    if object.is_some() || next != *live {
-        *object = Some(next);
-    }
+    next != *live
 }
 
 /// Applying cannot make another object of this one.

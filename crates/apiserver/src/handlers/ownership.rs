@@ -104,10 +104,10 @@ pub fn entries(
     (old, new): (&Value, &Value),
 ) -> Value {
     let start = managed_fields::given_entries(present, sent, &call.target.subresource);
-    if old == new && start == present {
+    if old == new && start.as_deref() == present {
         return present.cloned().unwrap_or_default();
     }
-    with_writer(call, facet, |writer| managed_fields::update(writer, start, old, new))
+    with_writer(call, facet, |writer| managed_fields::update(writer, start.as_deref(), old, new))
 }
 
 /// Puts entries into an object.

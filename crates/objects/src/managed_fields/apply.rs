@@ -18,6 +18,12 @@ use super::update::{account, for_each_version, restrict};
 /// Who owns the fields of an object that had no entries when it was first applied.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
+/// A configuration that has the form of its type, and the fields it gives values to.
+pub struct Config<'c> {
+    object: &'c Value,
+    fields: FieldSet<'c>,
+}
+
 /// What an apply leads to.
 #[derive(Debug)]
 pub struct Applied {
@@ -25,15 +31,6 @@ pub struct Applied {
     pub object: Option<Value>,
     /// Its entries, null for none.
     pub managed_fields: Value,
-}
-
-/// Why a configuration cannot be applied.
-#[derive(Debug)]
-pub enum ApplyError {
-    /// It does not have the form of its type.
-    Form(String),
-    /// Others own fields it would change.
-    Conflicts(Vec<Conflict>),
 }
 
 /// A field that somebody else owns.
@@ -45,22 +42,44 @@ pub struct Conflict {
     pub field: String,
 }
 
+impl<'c> Config<'c> {
+    /// Reads a configuration. The error says what is wrong with its form.
+    pub fn new(writer: &Writer<'_>, object: &'c Value) -> Result<Config<'c>, String> {
+        check(writer.schema, object)?;
+        let mut fields = owned_fields(writer.schema, object);
+        writer.reach.restrict(&mut fields);
+        Ok(Config { object, fields })
+    }
+
+    /// The usual case: the same configuration as last time, and nobody has touched its fields since.
+    pub fn is_in_effect(&self, writer: &Writer<'_>, present: Option<&Value>, live: &Value) -> bool {
+        let list = present.and_then(Value::as_array);
+        let ours = list.into_iter().flatten().find(|e| {
+            let is =
+                |name: &str, wanted: &str| e.get(name).and_then(Value::as_str).unwrap_or_default() == wanted;
+            is("manager", writer.manager)
+                && is("operation", "Apply")
+                && is("subresource", writer.subresource)
+                && is("apiVersion", writer.api_version)
+        });
+        let last = ours.and_then(|e| e.get("fieldsV1")).and_then(FieldSet::parse_own);
+        last.is_some_and(|last| self.fields.equals_without(entries::stripped(), &last))
+            && covers(writer.schema, live, self.object)
+    }
+}
+
 /// Applies a configuration to an object and its entries. The object is an empty one when there is none yet.
+/// The error is the fields others own and it would change.
 pub fn apply(
     writer: &Writer<'_>,
     present: Option<&Value>,
     live: &Value,
-    config: &Value,
+    config: Config<'_>,
     force: bool,
-) -> Result<Applied, ApplyError> {
-    check(writer.schema, config).map_err(ApplyError::Form)?;
-    let mut fields = owned_fields(writer.schema, config);
-    writer.reach.restrict(&mut fields);
-    if is_unchanged(writer, present, live, config, &fields) {
-        return Ok(Applied { object: None, managed_fields: present.cloned().unwrap_or_default() });
-    }
+) -> Result<Applied, Vec<Conflict>> {
+    let Config { object: config, fields } = config;
     let empty = Value::Object(crate::Map::new());
-    let mut all = entries::parse(present).unwrap_or_default();
+    let mut all = entries::stored(present);
     for entry in all.iter_mut().filter(|e| e.api_version == writer.api_version) {
         reconcile(writer.schema, &mut entry.fields);
     }
@@ -112,7 +131,7 @@ pub fn apply(
             })
             .collect();
         if !named.is_empty() {
-            return Err(ApplyError::Conflicts(named));
+            return Err(named);
         }
     }
     if changed && let Some(entry) = all.iter_mut().find(|e| is_applier(writer, e)) {
@@ -126,28 +145,6 @@ fn is_applier(writer: &Writer<'_>, entry: &Entry<'_>) -> bool {
     entry.operation == Operation::Apply
         && entry.manager == writer.manager
         && entry.subresource == writer.subresource
-}
-
-/// The usual case: the same configuration as last time, and nobody has touched its fields since.
-fn is_unchanged(
-    writer: &Writer<'_>,
-    present: Option<&Value>,
-    live: &Value,
-    config: &Value,
-    fields: &FieldSet<'_>,
-) -> bool {
-    let list = present.and_then(Value::as_array);
-    let ours = list.into_iter().flatten().find(|e| {
-        let is = |name: &str, wanted: &str| e.get(name).and_then(Value::as_str).unwrap_or_default() == wanted;
-        is("manager", writer.manager)
-            && is("operation", "Apply")
-            && is("subresource", writer.subresource)
-            && is("apiVersion", writer.api_version)
-    });
-    let Some(last) = ours.and_then(Entry::parse) else { return false };
-    let mut owned = fields.clone();
-    owned.subtract(entries::stripped());
-    owned == last.fields && covers(writer.schema, live, config)
 }
 
 /// Takes changed and removed fields from all managers but the applier; gives what they lost by a change.
@@ -184,6 +181,7 @@ fn settle<'a>(
 /// Removes what the applier owned, applies no longer, and nobody else owns.
 fn prune(writer: &Writer<'_>, merged: &mut Value, all: &[Entry<'_>], applier: usize, last: Entry<'_>) {
     let same_version = last.api_version == writer.api_version;
+    // Mostly nothing is given up.
     if last.fields.is_empty() || (same_version && last.fields.is_subset(&all[applier].fields)) {
         return;
     }

@@ -164,16 +164,16 @@ fn items<'a>(
     old: Option<&'a Vec<Value>>,
     new: Option<&'a Vec<Value>>,
 ) -> Change<'a> {
+    if old == new {
+        return Change::default();
+    }
     let named = |list: Option<&'a Vec<Value>>| {
         let mut named: Vec<(Element<'static>, &'a Value)> =
             list.into_iter().flatten().map(|item| (schema.item(place, item).1, item)).collect();
         named.sort_by(|a, b| a.0.cmp(&b.0));
         named
     };
-    let inner = match place {
-        Place::ListMap(shape, _) => schema.item_place(shape),
-        _ => Place::Leaf,
-    };
+    let inner = schema.items_place(place);
     let (before, after) = (named(old), named(new));
     let (mut left, mut right) = (before.as_slice(), after.as_slice());
     let mut change = Change::default();

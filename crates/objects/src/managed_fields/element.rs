@@ -7,17 +7,17 @@ use serde_json::Value;
 
 use crate::schema::{Shape, Type, Types};
 
-/// Which form of step it is. The order is the one real servers sort by.
+/// Which form of step it is, in the order of their letters, so that written sets are sorted already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Form {
     /// `f:`
     Field,
+    /// `i:`
+    Index,
     /// `k:`
     Key,
     /// `v:`
     Value,
-    /// `i:`
-    Index,
 }
 
 /// A step of a path, in the text it is written with after its form.
@@ -38,27 +38,32 @@ impl<'a> Element<'a> {
         Element { form: Form::Index, text: Cow::Owned(index.to_string()) }
     }
 
-    /// Reads a member name of FieldsV1. Keys and values are brought to the one form that this module writes.
+    /// Reads a member name of FieldsV1 as this module writes it.
     pub(super) fn parse(text: &'a str) -> Option<Element<'a>> {
         let (form, rest) = text.split_at_checked(2)?;
         let form = match form {
-            "f:" => return Some(Element::field(rest)),
+            "f:" => Form::Field,
             "k:" => Form::Key,
             "v:" => Form::Value,
             "i:" => Form::Index,
             _ => return None,
         };
-        if form == Form::Index {
-            rest.parse::<i64>().ok()?;
-            return Some(Element { form, text: Cow::Borrowed(rest) });
+        Some(Element { form, text: Cow::Borrowed(rest) })
+    }
+
+    /// Brings a step that somebody else wrote to the one text this module uses for it. `None` when it is damaged.
+    pub(super) fn canonical(self) -> Option<Element<'a>> {
+        match self.form {
+            Form::Field => return Some(self),
+            Form::Index => return self.text.parse::<i64>().is_ok().then_some(self),
+            Form::Key | Form::Value => {}
         }
-        let value: Value = serde_json::from_str(rest).ok()?;
-        if form == Form::Key && !value.is_object() {
+        let value: Value = serde_json::from_str(&self.text).ok()?;
+        if self.form == Form::Key && !value.is_object() {
             return None;
         }
         let canonical = value.to_string();
-        let text = if canonical == rest { Cow::Borrowed(rest) } else { Cow::Owned(canonical) };
-        Some(Element { form, text })
+        Some(if canonical == self.text { self } else { Element { text: Cow::Owned(canonical), ..self } })
     }
 
     /// The member name in FieldsV1.
@@ -99,7 +104,48 @@ impl<'a> Element<'a> {
 
 /// The step to an item of a set.
 pub(super) fn set_item(item: &Value) -> Element<'static> {
-    Element { form: Form::Value, text: Cow::Owned(item.to_string()) }
+    let mut text = String::new();
+    write_json(&mut text, item);
+    Element { form: Form::Value, text: Cow::Owned(text) }
+}
+
+/// Appends JSON. Short texts are most of it, and seldom need escapes.
+fn write_json(out: &mut String, value: &Value) {
+    match value {
+        Value::String(text) => write_quoted(out, text),
+        other => {
+            let _ = write!(out, "{other}");
+        }
+    }
+}
+
+fn write_quoted(out: &mut String, text: &str) {
+    if text.bytes().all(|b| b >= b' ' && b != b'"' && b != b'\\' && b != 0x7f) {
+        out.reserve(text.len() + 2);
+        out.push('"');
+        out.push_str(text);
+        out.push('"');
+    } else {
+        let _ = write!(out, "{}", Value::from(text));
+    }
+}
+
+/// Whether two items of a list with keys have the same name.
+pub(super) fn same_key(types: &Types, shape: &Shape, keys: &[Box<str>], a: &Value, b: &Value) -> bool {
+    let described = described(types, shape);
+    let (Value::Object(a), Value::Object(b)) = (a, b) else { return false };
+    keys.iter().all(|key| {
+        let default = || key_default(described, key);
+        let (a, b) = (a.get(&**key).or_else(default), b.get(&**key).or_else(default));
+        a.is_some() && a == b
+    })
+}
+
+fn described<'t>(types: &'t Types, shape: &Shape) -> Option<&'t Type> {
+    match shape {
+        Shape::Object(id) => Some(types.get(*id)),
+        _ => None,
+    }
 }
 
 /// The step to an item of a list with keys; the error says why there is none, with what could be found.
@@ -109,10 +155,7 @@ pub(super) fn keyed_item(
     keys: &[Box<str>],
     item: &Value,
 ) -> Result<Element<'static>, (String, Element<'static>)> {
-    let described = match shape {
-        Shape::Object(id) => Some(types.get(*id)),
-        _ => None,
-    };
+    let described = described(types, shape);
     let mut fault = None;
     let mut found: Vec<(&str, &Value)> = Vec::with_capacity(keys.len());
     match item {
@@ -138,8 +181,12 @@ pub(super) fn keyed_item(
     let mut text = String::with_capacity(32);
     text.push('{');
     for (position, (name, value)) in found.iter().enumerate() {
-        let comma = if position > 0 { "," } else { "" };
-        let _ = write!(text, "{comma}{}:{value}", Quoted(name));
+        if position > 0 {
+            text.push(',');
+        }
+        write_quoted(&mut text, name);
+        text.push(':');
+        write_json(&mut text, value);
     }
     text.push('}');
     let element = Element { form: Form::Key, text: Cow::Owned(text) };
@@ -151,13 +198,4 @@ pub(super) fn keyed_item(
 
 fn key_default<'t>(described: Option<&'t Type>, key: &str) -> Option<&'t Value> {
     described?.field(key)?.default.as_deref()
-}
-
-/// A text as JSON.
-struct Quoted<'a>(&'a str);
-
-impl std::fmt::Display for Quoted<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&serde_json::to_string(self.0).map_err(|_| std::fmt::Error)?)
-    }
 }

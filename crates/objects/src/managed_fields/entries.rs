@@ -21,6 +21,9 @@ pub enum Operation {
     Update,
 }
 
+/// How field sets are read: trusting who wrote them or not.
+pub(super) type FieldsReader<'a> = fn(&'a Value) -> Option<FieldSet<'a>>;
+
 /// One entry.
 #[derive(Clone, Debug)]
 pub(super) struct Entry<'a> {
@@ -34,14 +37,14 @@ pub(super) struct Entry<'a> {
 
 impl<'a> Entry<'a> {
     /// Reads an entry. `None` when it is damaged.
-    pub(super) fn parse(entry: &'a Value) -> Option<Entry<'a>> {
+    pub(super) fn parse(entry: &'a Value, fields: FieldsReader<'a>) -> Option<Entry<'a>> {
         let text = |name: &str| Cow::Borrowed(entry.get(name).and_then(Value::as_str).unwrap_or_default());
         if entry.get("fieldsType")?.as_str()? != "FieldsV1" {
             return None;
         }
         let fields = match entry.get("fieldsV1") {
             None | Some(Value::Null) => FieldSet::default(),
-            Some(fields) => FieldSet::parse(fields)?,
+            Some(value) => fields(value)?,
         };
         Some(Entry {
             manager: text("manager"),
@@ -95,11 +98,16 @@ impl<'a> Entry<'a> {
     }
 }
 
+/// Reads the entries of a stored object, all written by this module.
+pub(super) fn stored(entries: Option<&Value>) -> Vec<Entry<'_>> {
+    parse(entries, FieldSet::parse_own).unwrap_or_default()
+}
+
 /// Reads `metadata.managedFields`. `None` when any entry is damaged.
-pub(super) fn parse(entries: Option<&Value>) -> Option<Vec<Entry<'_>>> {
+pub(super) fn parse<'a>(entries: Option<&'a Value>, fields: FieldsReader<'a>) -> Option<Vec<Entry<'a>>> {
     let mut out: Vec<Entry<'_>> = Vec::new();
     for value in entries.and_then(Value::as_array).into_iter().flatten() {
-        let entry = Entry::parse(value)?;
+        let entry = Entry::parse(value, fields)?;
         match out.iter_mut().find(|e| e.is_same(&entry)) {
             Some(same) => *same = entry,
             None => out.push(entry),

@@ -56,10 +56,11 @@ fn merge_place(schema: Schema<'_>, place: Place<'_>, live: &mut Value, applied: 
 
 /// Applied items come in the order they are given; items only the live list has keep their place between them.
 fn merge_items(schema: Schema<'_>, place: Place<'_>, live: &mut Vec<Value>, applied: &[Value]) {
-    let inner = match place {
-        Place::ListMap(shape, _) => schema.item_place(shape),
-        _ => Place::Leaf,
-    };
+    let inner = schema.items_place(place);
+    if live.len() == applied.len() && live.iter().zip(applied).all(|(a, b)| schema.same_item(place, a, b)) {
+        live.iter_mut().zip(applied).for_each(|(item, given)| merge_place(schema, inner, item, given));
+        return;
+    }
     let wanted: Vec<Element<'static>> = applied.iter().map(|item| schema.item(place, item).1).collect();
     let present: Vec<Element<'static>> = live.iter().map(|item| schema.item(place, item).1).collect();
     let wanted_at: HashMap<&str, usize> = wanted.iter().enumerate().map(|(i, e)| (&*e.text, i)).collect();
@@ -116,10 +117,10 @@ fn covers_place(schema: Schema<'_>, place: Place<'_>, live: &Value, applied: &Va
             if matches!(place, Place::Set | Place::ListMap(..)) && !given.is_empty() =>
         {
             let mut rest = items.iter();
+            let inner = schema.items_place(place);
             given.iter().all(|item| {
-                let (inner, element) = schema.item(place, item);
                 rest.any(|present| {
-                    schema.item(place, present).1 == element && covers_place(schema, inner, present, item)
+                    schema.same_item(place, present, item) && covers_place(schema, inner, present, item)
                 })
             })
         }

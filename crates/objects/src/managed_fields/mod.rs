@@ -16,7 +16,7 @@ mod place;
 mod set;
 mod update;
 
-pub use apply::{Applied, ApplyError, Conflict, apply};
+pub use apply::{Applied, Config, Conflict, apply};
 pub use check::check;
 pub use compare::{Comparison, compare};
 pub use entries::{Operation, same_but_for_time, take_managed_fields};

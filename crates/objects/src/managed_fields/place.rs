@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::element::{Element, keyed_item, set_item};
+use super::element::{Element, keyed_item, same_key, set_item};
 use crate::schema::{Empty, Field, ListType, Shape, Type, TypeId, Types};
 
 /// The types that describe an object.
@@ -78,6 +78,22 @@ impl<'t> Schema<'t> {
             },
             Place::Map(value) => (self.item_place(value), None),
             _ => (Place::Deduced, None),
+        }
+    }
+
+    /// Whether two items of a list with own names have the same one.
+    pub(super) fn same_item(&self, place: Place<'t>, a: &Value, b: &Value) -> bool {
+        match place {
+            Place::ListMap(shape, keys) => same_key(self.types, shape, keys, a, b),
+            _ => a == b,
+        }
+    }
+
+    /// What items of a list are.
+    pub(super) fn items_place(&self, place: Place<'t>) -> Place<'t> {
+        match place {
+            Place::ListMap(shape, _) => self.item_place(shape),
+            _ => Place::Leaf,
         }
     }
 

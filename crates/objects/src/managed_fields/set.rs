@@ -35,9 +35,32 @@ pub(super) struct Parts<'a> {
 }
 
 impl<'a> FieldSet<'a> {
-    /// Reads FieldsV1. `None` when it is none.
+    /// Reads FieldsV1 that anybody may have written. `None` when it is none.
     pub fn parse(fields: &'a Value) -> Option<FieldSet<'a>> {
+        FieldSet::parse_own(fields)?.canonical()
+    }
+
+    /// Reads FieldsV1 that this module has written.
+    pub(super) fn parse_own(fields: &'a Value) -> Option<FieldSet<'a>> {
         parse(fields.as_object()?, 0).map(|parts| parts.children)
+    }
+
+    /// The same set in the texts and the order of this module. `None` when a step is damaged.
+    fn canonical(self) -> Option<FieldSet<'a>> {
+        let mut nodes = Vec::with_capacity(self.nodes.len());
+        for node in self.nodes {
+            let (element, children) = (node.element.canonical()?, node.children.canonical()?);
+            nodes.push(Node { element, member: node.member, children });
+        }
+        if nodes.is_sorted_by(|a, b| a.element < b.element) {
+            return Some(FieldSet { nodes });
+        }
+        // Different texts for one step fall together.
+        let mut merged = FieldSet::default();
+        for node in nodes {
+            merged.add(&FieldSet { nodes: vec![node] });
+        }
+        Some(merged)
     }
 
     /// The set as FieldsV1.
@@ -114,6 +137,28 @@ impl<'a> FieldSet<'a> {
             node.children.intersect(&same.children);
             node.member || !node.children.is_empty()
         });
+    }
+
+    /// Whether the sets are equal once the paths of a third are taken from this one.
+    pub(super) fn equals_without(&self, except: &FieldSet<'_>, other: &FieldSet<'_>) -> bool {
+        let mut theirs = other.nodes.iter();
+        let none = FieldSet::default();
+        for node in &self.nodes {
+            let exception = except.node(&node.element);
+            let member = node.member && !exception.is_some_and(|e| e.member);
+            let below = exception.map_or(&none, |e| &e.children);
+            match theirs.as_slice().first().filter(|t| order(&t.element, &node.element).is_eq()) {
+                Some(same) => {
+                    theirs.next();
+                    if same.member != member || !node.children.equals_without(below, &same.children) {
+                        return false;
+                    }
+                }
+                None if member || !node.children.equals_without(below, &none) => return false,
+                None => {}
+            }
+        }
+        theirs.next().is_none()
     }
 
     /// Whether all its paths are in the other set.
@@ -202,16 +247,6 @@ fn parse(fields: &Map, depth: usize) -> Option<Parts<'_>> {
         // A step without anything below it is a path of the set.
         let member = inner.member || inner.children.is_empty();
         parts.children.nodes.push(Node { element, member, children: inner.children });
-    }
-    // Names are sorted as text, which is another order where forms mix or keys were written differently.
-    let sorted = parts.children.nodes.is_sorted_by(|a, b| a.element < b.element);
-    if !sorted {
-        parts.children.nodes.sort_by(|a, b| a.element.cmp(&b.element));
-        let nodes = std::mem::take(&mut parts.children.nodes);
-        for node in nodes {
-            let alone = FieldSet { nodes: vec![node] };
-            parts.children.add(&alone);
-        }
     }
     Some(parts)
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::compare::{Comparison, compare};
 use super::entries::{self, Entry, Operation};
+use super::set::FieldSet;
 use super::{Reach, Writer};
 
 /// The entries to start from: those a client sent with the object if it sent any, else the present ones.
@@ -14,20 +15,25 @@ pub fn given_entries<'v>(
     present: Option<&'v Value>,
     sent: Option<&'v Value>,
     subresource: &str,
-) -> Option<&'v Value> {
+) -> Option<Cow<'v, Value>> {
+    let present = present.map(Cow::Borrowed);
     let list = sent.and_then(Value::as_array).filter(|list| subresource.is_empty() && !list.is_empty());
     match list.map(Vec::as_slice) {
         None => present,
         Some([Value::Object(entry)]) if entry.is_empty() => None,
-        Some(_) if entries::parse(sent).is_none() => present,
-        Some(_) => sent,
+        // Most often they come back as they were.
+        Some(_) if sent == present.as_deref() => present,
+        Some(_) => match entries::parse(sent, FieldSet::parse) {
+            Some(given) => Some(Cow::Owned(entries::to_json(given))),
+            None => present,
+        },
     }
 }
 
 /// The entries after a write that made `new` of `old`. What was written belongs to the writer alone. Objects
 /// without any entry stay so until somebody applies, unless they are being created (`old` has no uid).
 pub fn update(writer: &Writer<'_>, present: Option<&Value>, old: &Value, new: &Value) -> Value {
-    let mut all = entries::parse(present).unwrap_or_default();
+    let mut all = entries::stored(present);
     if all.is_empty() && !crate::meta::uid(old).is_empty() {
         return Value::Null;
     }
