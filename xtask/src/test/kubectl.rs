@@ -65,7 +65,7 @@ const USES: &[Use] = &[
     case(
         "a typo is told",
         "create -f -",
-        "{apiVersion: v1, kind: ConfigMap, metadata: {name: x}, dta: {}}",
+        r#"{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "dta": {}}"#,
         "unknown field",
     ),
     case("an object is edited", "edit configmap settings", "", "configmap/settings edited"),
