@@ -35,7 +35,7 @@ const RULES: &[Rule] = &[
     rule("store", &["objects"], NO_CLIENT),
     rule("apiserver", &["objects", "store"], NO_CLIENT),
     rule("sharding", &[], NO_IO),
-    rule("runtime", &["sharding"], &[]),
+    rule("runtime", &["objects", "sharding"], &[]),
     rule("controllers", &["runtime", "sharding"], &[]),
     rule("node", &["runtime", "sharding"], &[]),
     rule("application", &["runtime", "sharding"], &[]),

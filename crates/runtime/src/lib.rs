@@ -1,0 +1,16 @@
+//! The framework: write a Kubernetes controller, run it on any cluster.
+//!
+//! The modules are the pipeline that an event goes through, in this order:
+//!
+//! ```text
+//! watch ─▶ cache ─▶ trigger ─▶ gate ─▶ queue ─▶ worker ─▶ reconcile ─▶ apply ─▶ status
+//! ```
+//!
+//! Around it stand the `manager` (life cycle, election, health) and what a controller needs to be operated:
+//! `config`, `events`, `metrics`, `state`.
+
+pub mod key;
+pub mod reconcile;
+
+pub use key::ObjectKey;
+pub use reconcile::{Action, Class, Error, Result};
