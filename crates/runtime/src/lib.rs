@@ -9,8 +9,11 @@
 //! Around it stand the `manager` (life cycle, election, health) and what a controller needs to be operated:
 //! `config`, `events`, `metrics`, `state`.
 
+pub mod cache;
 pub mod key;
 pub mod reconcile;
+pub mod watch;
 
+pub use cache::{Delta, Informer, Informers, Lister, Subscription};
 pub use key::ObjectKey;
 pub use reconcile::{Action, Class, Error, Result};
