@@ -13,6 +13,7 @@ pub mod apply;
 pub mod events;
 pub mod expectations;
 pub mod finalizer;
+pub mod cache;
 pub mod key;
 pub mod owner;
 pub mod reconcile;
@@ -21,5 +22,8 @@ pub mod status;
 pub use apply::{Applied, Fence, Object, Permit, Writer};
 pub use events::Recorder;
 pub use expectations::Expectations;
+pub mod watch;
+
+pub use cache::{Delta, Informer, Informers, Lister, Subscription};
 pub use key::ObjectKey;
 pub use reconcile::{Action, Class, Error, Result};
