@@ -10,6 +10,7 @@
 //! `config`, `events`, `metrics`, `state`.
 
 pub mod key;
+pub mod queue;
 pub mod reconcile;
 
 pub use key::ObjectKey;
