@@ -12,6 +12,7 @@
 pub mod key;
 pub mod queue;
 pub mod reconcile;
+pub mod worker;
 
 pub use key::ObjectKey;
 pub use reconcile::{Action, Class, Error, Result};

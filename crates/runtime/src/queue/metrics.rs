@@ -16,6 +16,9 @@ use super::{Queue, Stats};
 /// Asks a queue for its numbers; None when it is gone.
 type Source = Box<dyn Fn() -> Option<Stats> + Send + Sync>;
 
+/// One of the numbers.
+type Read = fn(&Stats) -> u64;
+
 /// The metrics of all queues of a process, by the name of their controller.
 #[derive(Clone, Default)]
 pub struct QueueMetrics {
@@ -64,7 +67,7 @@ fn encode_all(encoder: &mut DescriptorEncoder<'_>, stats: &[(&str, Stats)]) -> f
         let value = ConstGauge::new(i64::try_from(stats.depth).unwrap_or(i64::MAX));
         value.encode(depth.encode_family(&[("controller", *controller)])?)?;
     }
-    let totals: [(&str, &str, fn(&Stats) -> u64); 2] = [
+    let totals: [(&str, &str, Read); 2] = [
         ("controller_workqueue_adds", "Keys that became ready", |stats| stats.adds),
         ("controller_workqueue_retries", "Keys that were added again after a failure", |stats| stats.retries),
     ];
