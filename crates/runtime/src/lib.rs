@@ -9,10 +9,19 @@
 //! Around it stand the `manager` (life cycle, election, health) and what a controller needs to be operated:
 //! `config`, `events`, `metrics`, `state`.
 
+pub mod apply;
+pub mod events;
+pub mod expectations;
+pub mod finalizer;
 pub mod key;
+pub mod owner;
 pub mod queue;
 pub mod reconcile;
+pub mod status;
 pub mod worker;
 
+pub use apply::{Applied, Fence, Object, Permit, Writer};
+pub use events::Recorder;
+pub use expectations::Expectations;
 pub use key::ObjectKey;
 pub use reconcile::{Action, Class, Error, Result};
