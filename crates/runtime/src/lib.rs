@@ -16,8 +16,10 @@ pub mod finalizer;
 pub mod cache;
 pub mod key;
 pub mod owner;
+pub mod queue;
 pub mod reconcile;
 pub mod status;
+pub mod worker;
 
 pub use apply::{Applied, Fence, Object, Permit, Writer};
 pub use events::Recorder;
