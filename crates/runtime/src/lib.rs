@@ -20,6 +20,18 @@ pub mod queue;
 pub mod reconcile;
 pub mod status;
 pub mod worker;
+pub mod client;
+pub mod config;
+pub mod election;
+pub mod health;
+pub mod key;
+pub mod logging;
+pub mod manager;
+pub mod metrics;
+pub mod monotonic;
+mod nearest;
+pub mod reconcile;
+pub mod trace;
 
 pub use apply::{Applied, Fence, Object, Permit, Writer};
 pub use events::Recorder;
@@ -28,4 +40,5 @@ pub mod watch;
 
 pub use cache::{Delta, Informer, Informers, Lister, Subscription};
 pub use key::ObjectKey;
+pub use manager::{Component, Manager, Stop};
 pub use reconcile::{Action, Class, Error, Result};
