@@ -76,7 +76,7 @@ pub fn apply(type_id: Option<TypeId>, patch: &Patch, current: &Value) -> Outcome
                 let text = error.to_string();
                 Failure::new(http::StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", text)
             }
-            JsonPatchError::Failed(_) => Failure::new(
+            JsonPatchError::Failed(_) | JsonPatchError::TestFailed(_) => Failure::new(
                 http::StatusCode::UNPROCESSABLE_ENTITY,
                 "Invalid",
                 "the server rejected our request due to an error in our request",

@@ -67,27 +67,32 @@ async fn set(
     let written = modify(call, Facet::Main, dry_run, |object| {
         let scale = wanted(object)?;
         let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
-        let custom = custom_paths(call);
-        if replicas < 0 && custom.is_none() {
+        if replicas < 0 && custom_paths(call).is_none() {
             let mut errors = Errors::new();
             let path = Path::new("spec");
             errors.invalid(&path.child("replicas"), &json!(replicas), "must be greater than or equal to 0");
             return Err(Failure::invalid("autoscaling", "Scale", &call.target.name, &errors));
         }
         let mut next = object.clone();
-        match custom {
-            Some(paths) => set_at_path(&mut next, &paths.spec, replicas.into()),
-            None => {
-                next["spec"]["replicas"] = replicas.into();
-                conform_known(&call.target.resource, &mut next);
-            }
-        }
+        set_replicas(call, &mut next, &scale);
         // The version the client saw guards the whole object.
         next["metadata"]["resourceVersion"] = meta::resource_version(&scale).into();
         Ok(Some(Proposal::written(next)))
     })
     .await?;
     answer(call, written)
+}
+
+/// Gives an object the replicas of a scale.
+pub fn set_replicas(call: &Call<'_>, object: &mut Value, scale: &Value) {
+    let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
+    match custom_paths(call) {
+        Some(paths) => set_at_path(object, &paths.spec, replicas.into()),
+        None => {
+            object["spec"]["replicas"] = replicas.into();
+            conform_known(&call.target.resource, object);
+        }
+    }
 }
 
 fn answer(call: &Call<'_>, written: Written) -> Outcome<Reply> {

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use shoal_objects::{Errors, meta};
 
 use crate::access::tokens::{Account, BoundObject, ObjectRef};
+use crate::admission;
 use crate::handlers::{Call, served};
 use crate::index::Index;
 use crate::kinds::token_request;
@@ -15,6 +16,7 @@ pub async fn create(call: &Call<'_>) -> Outcome<Reply> {
     let dry_run = call.dry_run("CreateOptions")?;
     let mut request = call.body_object("authentication.k8s.io/v1", "TokenRequest")?;
     token_request::default(&mut request);
+    admission::subresource(call, &mut request, dry_run).await?;
     let mut errors = Errors::new();
     token_request::validate(&request, &mut errors);
     if !errors.is_empty() {
