@@ -36,7 +36,7 @@ use crate::registry::{Registry, Resource};
 use crate::request::{Query, Route, Target, route, verb};
 use crate::response::Reply;
 use crate::status::{Failure, Outcome};
-use crate::{admission, bootstrap, definitions, discovery, health, openapi};
+use crate::{admission, bootstrap, definitions, discovery, health, openapi, outbound};
 
 /// Bodies above this are refused.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
@@ -110,6 +110,8 @@ pub struct Inner {
     pub audit: Option<Arc<AuditLog>>,
     /// Admission policies, ready to be evaluated.
     pub policies: admission::policies::Compiled,
+    /// Connections to webhooks.
+    pub outbound: outbound::Pool,
     /// One writer at a time in namespaces with quotas.
     pub quota_locks: QuotaLocks,
     /// The CustomResourceDefinitions in force.
@@ -195,6 +197,7 @@ impl Server {
             metrics: Metrics::new(),
             audit,
             policies: admission::policies::Compiled::default(),
+            outbound: outbound::Pool::default(),
             quota_locks: QuotaLocks::default(),
             definitions: definitions::Definitions::default(),
             registry: RwLock::new(Arc::new(Registry::builtin())),

@@ -6,8 +6,9 @@ use shoal_objects::schema::TypeId;
 
 use super::attributes::Attributes;
 use crate::builtin;
+use crate::conversion;
 use crate::decode;
-use crate::handlers::{custom, default, from_storage, ownership, to_storage};
+use crate::handlers::{Call, custom, default, ownership};
 use crate::registry::Resource;
 
 /// The type of what is sent to a subresource with a kind of its own; none for the resource's kind.
@@ -33,12 +34,18 @@ pub fn schema<'r>(resource: &'r Resource, subresource: &str) -> Schema<'r> {
 }
 
 /// The object as another resource of the same table shows it.
-pub fn convert(attributes: &Attributes<'_>, from: &Resource, to: &Resource, object: &Value) -> Value {
+pub async fn convert(
+    call: &Call<'_>,
+    attributes: &Attributes<'_>,
+    from: &Resource,
+    to: &Resource,
+    object: &Value,
+) -> Result<Value, String> {
     let same = from.group == to.group && from.version == to.version;
     if !object.is_object() || same || subresource_type(from, attributes.subresource).is_some() {
-        return object.clone();
+        return Ok(object.clone());
     }
-    from_storage(to, to_storage(from, object.clone()))
+    conversion::between(call.server, from, to, object.clone()).await.map_err(|failure| failure.message)
 }
 
 /// Makes an object of what a policy or webhook has made of it: refuses what makes another object of it, removes what

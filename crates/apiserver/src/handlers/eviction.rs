@@ -30,7 +30,7 @@ pub async fn create(call: &Call<'_>) -> Outcome<Reply> {
     }
     check_options(&options)?;
     let stored = call.stored().await?;
-    let pod = call.served(&stored)?;
+    let pod = call.served(&stored).await?;
     if !may_go_without_budget(&pod) {
         take_from_budget(call, &pod, dry_run).await?;
     }

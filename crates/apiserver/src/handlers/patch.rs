@@ -38,7 +38,7 @@ pub async fn patch(call: &Call<'_>, facet: Facet) -> Outcome<Reply> {
         default(&resource, &mut proposed);
         Ok(Some(Proposal::written(proposed)))
     });
-    create::answer(call, 200, &written.await?)
+    create::answer(call, 200, &written.await?).await
 }
 
 /// The kind of patch, once the options that go with it are checked.

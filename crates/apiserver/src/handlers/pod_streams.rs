@@ -13,7 +13,7 @@ pub async fn handle(call: &Call<'_>, name: &str) -> Outcome<Reply> {
     if name == "log" && call.verb != "get" {
         return Err(Failure::method_not_allowed());
     }
-    let object = call.served(&*call.stored().await?)?;
+    let object = call.served(&*call.stored().await?).await?;
     if name != "log" {
         // Nothing is opened yet, so what becomes of the options does not matter beyond the verdict.
         admission::connect(call, &mut connect_options(call, name)).await?;

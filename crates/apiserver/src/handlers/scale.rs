@@ -17,7 +17,7 @@ use crate::status::{Failure, Outcome};
 
 /// Answers with the scale.
 pub async fn get(call: &Call<'_>) -> Outcome<Reply> {
-    let object = call.served(&*call.stored().await?)?;
+    let object = call.served(&*call.stored().await?).await?;
     call.answer(200, &scale_of(call, &object))
 }
 
@@ -44,7 +44,7 @@ pub async fn patch(call: &Call<'_>) -> Outcome<Reply> {
             None => vec!["spec".to_owned(), "replicas".to_owned()],
         };
         let written = apply::scale(call, &replicas).await?;
-        return answer(call, written);
+        return answer(call, written).await;
     }
     let patch = patches::read(call, kind)?;
     let dry_run = call.dry_run("PatchOptions")?;
@@ -62,7 +62,7 @@ pub async fn patch(call: &Call<'_>) -> Outcome<Reply> {
 async fn set(
     call: &Call<'_>,
     dry_run: bool,
-    mut wanted: impl FnMut(&Value) -> Outcome<Value>,
+    mut wanted: impl FnMut(&Value) -> Outcome<Value> + Send,
 ) -> Outcome<Reply> {
     let written = modify(call, Facet::Main, dry_run, |object| {
         let scale = wanted(object)?;
@@ -80,7 +80,7 @@ async fn set(
         Ok(Some(Proposal::written(next)))
     })
     .await?;
-    answer(call, written)
+    answer(call, written).await
 }
 
 /// Gives an object the replicas of a scale.
@@ -95,9 +95,9 @@ pub fn set_replicas(call: &Call<'_>, object: &mut Value, scale: &Value) {
     }
 }
 
-fn answer(call: &Call<'_>, written: Written) -> Outcome<Reply> {
+async fn answer(call: &Call<'_>, written: Written) -> Outcome<Reply> {
     let object = match written {
-        Written::Stored(object) => call.served(&object)?,
+        Written::Stored(object) => call.served(&object).await?,
         Written::Shown(value) => value,
     };
     call.answer(200, &scale_of(call, &object))

@@ -23,7 +23,7 @@ pub async fn create(call: &Call<'_>) -> Outcome<Reply> {
         return Err(Failure::invalid("authentication.k8s.io", "TokenRequest", "", &errors));
     }
     let seconds = request.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or_default();
-    let account = call.served(&*call.stored().await?)?;
+    let account = call.served(&*call.stored().await?).await?;
     let audiences: Vec<String> = match request.pointer("/spec/audiences").and_then(Value::as_array) {
         Some(list) if !list.is_empty() => list.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         _ => vec![crate::access::tokens::ISSUER.to_owned()],

@@ -36,17 +36,12 @@ pub async fn mutate(
     let namespace = namespace_object(call, &attributes).await?;
     let mut troubles = Vec::new();
     for one in &found {
-        let mut trouble = |why: String| {
-            if one.fails_closed {
-                let (policy, binding) = (&one.policy, one.binding_name());
-                troubles.push(format!("policy '{policy}' with binding '{binding}' denied request: {why}"));
-            }
-        };
+        let mut found = Vec::new();
         let params = match &one.ready {
-            Ok((_, params)) => params,
+            Ok((_, params)) => params.as_slice(),
             Err(why) => {
-                trouble(why.clone());
-                continue;
+                found.push(why.clone());
+                &[]
             }
         };
         for params in params {
@@ -58,36 +53,50 @@ pub async fn mutate(
                 meta::name(params)
             );
             if seen.wants(&key, object)
-                && invoke(call, &attributes, one, (object, old), &namespace, params, &mut trouble)
+                && invoke(call, &attributes, one, (object, old), (&namespace, params), &mut found).await
                 && one.again
             {
                 seen.note(key, object);
             }
         }
+        let (policy, binding) = (&one.policy, one.binding_name());
+        let told = |why| format!("policy '{policy}' with binding '{binding}' denied request: {why}");
+        troubles.extend(found.into_iter().filter(|_| one.fails_closed).map(told));
     }
     if troubles.is_empty() { Ok(*object != first) } else { Err(refusal(&attributes, &troubles)) }
 }
 
 /// Has one policy change the object as often as it has mutations; false when its conditions do not hold.
-fn invoke(
+async fn invoke(
     call: &Call<'_>,
     attributes: &Attributes<'_>,
     found: &InForce<MutatingPolicy>,
     (object, old): (&mut Value, &Value),
-    namespace: &Value,
-    params: &Value,
-    trouble: &mut dyn FnMut(String),
+    (namespace, params): (&Value, &Value),
+    troubles: &mut Vec<String>,
 ) -> bool {
     let Ok((policy, _)) = &found.ready else { return false };
     let resource = &*found.resource;
     let mut review =
         review::request("", "v1", attributes, resource, (&Value::Null, &Value::Null), &call.user);
     let request = review["request"].take();
-    let old = form::convert(attributes, attributes.resource, resource, old);
+    let old = match form::convert(call, attributes, attributes.resource, resource, old).await {
+        Ok(old) => old,
+        Err(why) => {
+            troubles.push(why);
+            return false;
+        }
+    };
     let authorize = authorizer(call);
     let mut budget = Budget::new(POLICY_BUDGET);
     for index in 0..policy.count() {
-        let shown = form::convert(attributes, attributes.resource, resource, object);
+        let shown = match form::convert(call, attributes, attributes.resource, resource, object).await {
+            Ok(shown) => shown,
+            Err(why) => {
+                troubles.push(why);
+                return true;
+            }
+        };
         let input = AdmissionInput {
             object: &shown,
             old_object: &old,
@@ -102,7 +111,7 @@ fn invoke(
                 Ok(true) => {}
                 Ok(false) => return false,
                 Err(why) => {
-                    trouble(why);
+                    troubles.push(why);
                     return false;
                 }
             }
@@ -112,14 +121,15 @@ fn invoke(
         }
         let patched = policy
             .patch(index, &input, &mut budget)
-            .and_then(|patch| patched(resource, attributes, &shown, &patch))
-            .and_then(|patched| {
-                let mut patched = form::convert(attributes, resource, attributes.resource, &patched);
-                form::settle(attributes, object, &mut patched).map(|()| patched)
-            });
-        match patched {
-            Ok(patched) => *object = patched,
-            Err(why) => trouble(why),
+            .and_then(|patch| patched(resource, attributes, &shown, &patch));
+        let back = match patched {
+            Ok(patched) => form::convert(call, attributes, resource, attributes.resource, &patched).await,
+            Err(why) => Err(why),
+        };
+        let settled = back.and_then(|mut back| form::settle(attributes, object, &mut back).map(|()| back));
+        match settled {
+            Ok(settled) => *object = settled,
+            Err(why) => troubles.push(why),
         }
     }
     true

@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 use shoal_objects::selector::LabelSelector;
-use shoal_store::{Object, Range};
+use shoal_store::Range;
 
-use crate::handlers::{Call, served};
+use crate::handlers::{Call, all_shown};
+use crate::index::Index;
 use crate::kinds::access::{field, part, str_at};
 
 /// The objects the binding names as parameters: a single null where the policy takes none. No object at all means
@@ -34,26 +35,18 @@ pub async fn find(call: &Call<'_>, policy: &Value, binding: &Value) -> Result<Ve
             .to_owned());
     }
     let store = &call.server.store;
-    let shown = |object: &Object| served(resource, object).map_err(|failure| failure.message);
-    let mut params = Vec::new();
-    match (str_at(reference, "name"), field(reference, "selector")) {
+    let stored = match (str_at(reference, "name"), field(reference, "selector")) {
         ("", None) => return Err("one of name or selector must be provided".to_owned()),
         ("", Some(selector)) => {
             let selector = LabelSelector::from_object(Some(selector))?;
             let range = if resource.namespaced { Range::Namespace(namespace) } else { Range::All };
-            for object in store.list(&resource.table, range, None, 0).await.objects {
-                let object = shown(&object)?;
-                if selector.matches_object(&object) {
-                    params.push(object);
-                }
-            }
+            let mut found = store.list(&resource.table, range, None, 0).await.objects;
+            found.retain(|object| selector.matches(|key| Index::new(&object.meta).label(key)));
+            found
         }
-        (name, _) => {
-            if let Some(object) = store.get(&resource.table, &resource.key(namespace, name)).await {
-                params.push(shown(&object)?);
-            }
-        }
-    }
+        (name, _) => store.get(&resource.table, &resource.key(namespace, name)).await.into_iter().collect(),
+    };
+    let params = all_shown(call.server, resource, &stored).await.map_err(|failure| failure.message)?;
     if params.is_empty() && str_at(reference, "parameterNotFoundAction") == "Deny" {
         return Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());
     }

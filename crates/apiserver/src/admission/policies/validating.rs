@@ -42,18 +42,17 @@ async fn evaluate(
 ) -> Outcome<Vec<Evaluation>> {
     let (policy, params) = match &found.ready {
         Ok(ready) => ready,
-        Err(_) if !found.fails_closed => return Ok(Vec::new()),
-        Err(why) => {
-            let failure = policy::Failure { message: why.clone(), reason: None, index: 0 };
-            return Ok(vec![Evaluation { failures: vec![failure], ..Evaluation::default() }]);
-        }
+        Err(why) => return Ok(misconfigured(found, why)),
     };
     let mut review =
         review::request("", "v1", attributes, &found.resource, (&Value::Null, &Value::Null), &call.user);
     let request = review["request"].take();
     let namespace = namespace_object(call, attributes).await?;
-    let object = form::convert(attributes, attributes.resource, &found.resource, object);
-    let old = form::convert(attributes, attributes.resource, &found.resource, old);
+    let convert = |object| form::convert(call, attributes, attributes.resource, &found.resource, object);
+    let (object, old) = match (convert(object).await, convert(old).await) {
+        (Ok(object), Ok(old)) => (object, old),
+        (Err(why), _) | (_, Err(why)) => return Ok(misconfigured(found, &why)),
+    };
     let evaluations = params.iter().map(|params| {
         let input = AdmissionInput {
             object: &object,
@@ -66,6 +65,15 @@ async fn evaluate(
         policy.evaluate(&input, &mut Budget::new(POLICY_BUDGET))
     });
     Ok(evaluations.collect())
+}
+
+/// What a policy that cannot be asked says.
+fn misconfigured(found: &InForce<Policy>, why: &str) -> Vec<Evaluation> {
+    if !found.fails_closed {
+        return Vec::new();
+    }
+    let failure = policy::Failure { message: why.to_owned(), reason: None, index: 0 };
+    vec![Evaluation { failures: vec![failure], ..Evaluation::default() }]
 }
 
 fn follow(call: &Call<'_>, verdict: Verdict, attributes: &Attributes<'_>) -> Outcome<()> {

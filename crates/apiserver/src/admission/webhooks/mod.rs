@@ -4,9 +4,7 @@
 //! once. What goes wrong with one of them (no answer in time, an answer that is none, a patch that does not fit) is
 //! decided by its `failurePolicy`.
 
-mod client;
 pub(super) mod review;
-mod service;
 
 use futures::future::join_all;
 use http::StatusCode;
@@ -21,13 +19,19 @@ use super::seen::Seen;
 use super::{form, matching};
 use crate::cel::policy::AdmissionInput;
 use crate::handlers::{Call, served};
-use crate::kinds::access::{list_at, str_at};
+use crate::kinds::access::{int_at, list_at, part, str_at};
+use crate::outbound::{self, Bounds};
 use crate::registry::Resource;
 use crate::status::{Failure, Outcome};
 use review::Verdict;
 
 const MUTATING: &str = "mutatingwebhookconfigurations";
 const VALIDATING: &str = "validatingwebhookconfigurations";
+
+/// What a webhook without a timeout is given.
+const SECONDS: u64 = 10;
+/// Longer answers are refused.
+const ANSWER_BYTES: usize = 1024 * 1024;
 
 /// Reasons that a webhook may give for a refusal; others are not passed on.
 const REASONS: [&str; 14] = [
@@ -205,12 +209,15 @@ async fn ask<'r>(
         ));
     };
     let uid = call.server.entropy.uid();
-    let (shown, old) = (
-        form::convert(attributes, attributes.resource, &resource, object),
-        form::convert(attributes, attributes.resource, &resource, attributes.old),
-    );
+    let convert = |object| form::convert(call, attributes, attributes.resource, &resource, object);
+    let shown = convert(object).await.map_err(Trouble::Failed)?;
+    let old = convert(attributes.old).await.map_err(Trouble::Failed)?;
     let question = review::request(&uid, version, attributes, &resource, (&shown, &old), &call.user);
-    let body = client::post(call, spec, question.to_string()).await.map_err(Trouble::Failed)?;
+    let seconds = int_at(spec, "timeoutSeconds").and_then(|s| u64::try_from(s).ok());
+    let bounds = Bounds { seconds: seconds.unwrap_or(SECONDS).clamp(1, 30), answer_bytes: ANSWER_BYTES };
+    let body = outbound::post(call.server, part(spec, "clientConfig"), question.to_string(), bounds)
+        .await
+        .map_err(|why| Trouble::Failed(format!("failed to call webhook: {why}")))?;
     let verdict = review::answer(&body, &uid, version).map_err(Trouble::Failed)?;
     Ok(Some((verdict, resource)))
 }
@@ -233,9 +240,11 @@ async fn ask_and_patch(
     pass(call, webhook, verdict)?;
     let (Some(patch), true) = (patch, object.is_object()) else { return Ok(None) };
     let asked = &*call.target.resource;
-    let mut patched = form::convert(&attributes, asked, &resource, object);
+    let mut patched =
+        form::convert(call, &attributes, asked, &resource, object).await.map_err(Trouble::Failed)?;
     json_patch(&mut patched, &patch).map_err(|e| Trouble::Failed(format!("its patch does not fit: {e}")))?;
-    let mut patched = form::convert(&attributes, &resource, asked, &patched);
+    let mut patched =
+        form::convert(call, &attributes, &resource, asked, &patched).await.map_err(Trouble::Failed)?;
     form::settle(&attributes, object, &mut patched).map_err(Trouble::Failed)?;
     Ok(Some(patched))
 }
