@@ -233,15 +233,16 @@ impl Server {
         let reply = self.answer(&parts, body, &warnings, &trail, &label).await;
         let id = self.inner.entropy.uid();
         let outcome = reply.as_ref().map(Reply::status).map_err(Clone::clone);
-        let reply = reply.unwrap_or_else(Reply::from);
-        let mut response = reply.finish(&parts.headers, &warnings.into_inner());
+        let mut reply = reply.unwrap_or_else(Reply::from);
+        let mut pending = None;
         if let Some(log) = &self.inner.audit {
-            let is_watch = matches!(response.body(), Body::Watch(_));
-            let trail = trail.into_inner();
-            let pending = audit::finish(log, &parts, &id, received, trail, &outcome, is_watch);
-            if let Body::Watch(watch) = response.body_mut() {
-                watch.log_end(pending);
-            }
+            let is_watch = reply.is_watch();
+            let end = audit::End { outcome: &outcome, is_watch, answer: &mut || reply.document() };
+            pending = audit::finish(log, &parts, &id, received, trail.into_inner(), end);
+        }
+        let mut response = reply.finish(&parts.headers, &warnings.into_inner());
+        if let Body::Watch(watch) = response.body_mut() {
+            watch.log_end(pending);
         }
         if let Ok(id) = http::HeaderValue::from_str(&id) {
             response.headers_mut().insert("audit-id", id);
