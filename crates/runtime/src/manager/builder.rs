@@ -1,0 +1,307 @@
+//! Settings of a manager, and the first two steps of its life.
+
+use std::time::Duration;
+
+use kube::Client;
+use shoal_objects::{Clock, Entropy};
+
+use super::phase::{Board, Phase};
+use super::signals::Signals;
+use super::{Component, ELECTOR, Error, Manager, Stop};
+use crate::client;
+use crate::config::{Config, Source};
+use crate::election::{Election, Elector, Leadership, Timing};
+use crate::health::{self, Health};
+use crate::logging;
+use crate::metrics::Metrics;
+use crate::monotonic::Monotonic;
+
+/// How long a stop may take; Kubernetes kills a pod 30 seconds after asking it to stop.
+const STOP_DEADLINE: Duration = Duration::from_secs(25);
+
+/// Settings of a manager.
+pub struct Builder {
+    name: String,
+    client: Option<Client>,
+    client_options: client::Options,
+    config: Option<Source>,
+    election: bool,
+    lease_namespace: Option<String>,
+    identity: Option<String>,
+    cautious: bool,
+    clock: Clock,
+    entropy: Entropy,
+    monotonic: Option<Monotonic>,
+    signals: bool,
+    listen: bool,
+    profiling: bool,
+    log_level: Option<logging::Level>,
+    stop_deadline: Duration,
+}
+
+impl Builder {
+    pub(super) fn new(name: &str) -> Builder {
+        Builder {
+            name: name.to_owned(),
+            client: None,
+            client_options: client::Options::default(),
+            config: None,
+            election: false,
+            lease_namespace: None,
+            identity: None,
+            cautious: false,
+            clock: Clock::system(),
+            entropy: Entropy::system(),
+            monotonic: None,
+            signals: true,
+            listen: true,
+            profiling: false,
+            log_level: None,
+            stop_deadline: STOP_DEADLINE,
+        }
+    }
+
+    /// Talks to this cluster. Without it, the cluster is found by [`client::infer`].
+    #[must_use]
+    pub fn client(mut self, client: Client) -> Builder {
+        self.client = Some(client);
+        self
+    }
+
+    /// User agent, rate and timeout of requests.
+    #[must_use]
+    pub fn client_options(mut self, options: client::Options) -> Builder {
+        self.client_options = options;
+        self
+    }
+
+    /// Settings that never change. Without any, `CONFIG_FILE` and the environment are read.
+    #[must_use]
+    pub fn config(self, config: Config) -> Builder {
+        self.config_source(Source::fixed(config))
+    }
+
+    /// Settings that may change.
+    #[must_use]
+    pub fn config_source(mut self, source: Source) -> Builder {
+        self.config = Some(source);
+        self
+    }
+
+    /// Elects a leader among the replicas of this name: elected components run on it only. The lease lies in the
+    /// client's namespace. Without this, elected components run on every replica.
+    #[must_use]
+    pub fn leader_election(mut self) -> Builder {
+        self.election = true;
+        self
+    }
+
+    /// Puts the lease into this namespace.
+    #[must_use]
+    pub fn lease_namespace(mut self, namespace: &str) -> Builder {
+        self.lease_namespace = Some(namespace.to_owned());
+        self
+    }
+
+    /// Stands for election under this name, which must be unique. Default: the host's name and a random part.
+    #[must_use]
+    pub fn identity(mut self, identity: &str) -> Builder {
+        self.identity = Some(identity.to_owned());
+        self
+    }
+
+    /// Waits before leading under a lease that was never seen: see [`Election::cautious`].
+    #[must_use]
+    pub fn cautious_election(mut self) -> Builder {
+        self.cautious = true;
+        self
+    }
+
+    /// Where timestamps come from.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Builder {
+        self.clock = clock;
+        self
+    }
+
+    /// Where chance comes from.
+    #[must_use]
+    pub fn entropy(mut self, entropy: Entropy) -> Builder {
+        self.entropy = entropy;
+        self
+    }
+
+    /// What leases are measured with.
+    #[must_use]
+    pub fn monotonic(mut self, monotonic: Monotonic) -> Builder {
+        self.monotonic = Some(monotonic);
+        self
+    }
+
+    /// Inside another program or a test: no signals, no socket, and time is tokio's.
+    #[must_use]
+    pub fn embedded(mut self) -> Builder {
+        self.signals = false;
+        self.listen = false;
+        self.monotonic = Some(Monotonic::tokio());
+        self
+    }
+
+    /// Whether SIGTERM and SIGINT stop the manager. Default true.
+    #[must_use]
+    pub fn signals(mut self, catch: bool) -> Builder {
+        self.signals = catch;
+        self
+    }
+
+    /// Whether probes and metrics are served on `metrics.port`. Default true.
+    #[must_use]
+    pub fn listen(mut self, listen: bool) -> Builder {
+        self.listen = listen;
+        self
+    }
+
+    /// Whether profiles can be taken over HTTP, from this machine only. Default false.
+    #[must_use]
+    pub fn profiling(mut self, on: bool) -> Builder {
+        self.profiling = on;
+        self
+    }
+
+    /// Lets `/debug/loglevel` and changes of `logging.level` set the level.
+    #[must_use]
+    pub fn log_level(mut self, level: logging::Level) -> Builder {
+        self.log_level = Some(level);
+        self
+    }
+
+    /// How long a stop may take before what is left is dropped. Default 25 s.
+    #[must_use]
+    pub fn stop_deadline(mut self, deadline: Duration) -> Builder {
+        self.stop_deadline = deadline;
+        self
+    }
+
+    /// Reads and checks the settings, makes the client and opens the socket.
+    pub async fn build(self) -> Result<Manager, Error> {
+        let board = Board::new();
+        let signals = if self.signals { Some(Signals::listen().map_err(Error::Signals)?) } else { None };
+        let source = match &self.config {
+            Some(source) => source.clone(),
+            None => Source::from_environment()?,
+        };
+        let config = source.current();
+        config.check()?;
+        board.enter(Phase::Client);
+        let client = match &self.client {
+            Some(client) => client::instrumented(client.clone(), &self.client_options),
+            None => client::infer(&self.client_options).await?,
+        };
+        let metrics = Metrics::default();
+        metrics.register(|registry| source.register(registry));
+        let health = Health::default();
+        health.profiling(self.profiling);
+        health.metrics(config.metrics.enabled.then_some((config.metrics.path.as_str(), metrics.clone())));
+        let (alive, ready, inspect, settings) = (board.clone(), board.clone(), board.clone(), source.clone());
+        health.alive(move || alive.alive());
+        health.ready(move || ready.ready());
+        health.inspect("manager", move || inspect.inspect());
+        health.inspect("config", move || settings.inspect());
+        self.follow_log_level(&source, &health);
+        let listener = match self.listen {
+            true => {
+                let port = config.metrics.port;
+                Some(health::bind(port).await.map_err(|source| Error::Listen { port, source })?)
+            }
+            false => None,
+        };
+        let election = match self.election.then(|| self.stand(&client, &config)) {
+            None => None,
+            Some(election) => {
+                let (elector, leadership) = election.candidate(client.clone()).map_err(Error::Election)?;
+                let shown = leadership.clone();
+                health.inspect("leases", move || serde_json::json!([shown.inspect()]));
+                Some((component(elector, leadership.clone()), leadership))
+            }
+        };
+        warn_of_restarts(&source);
+        let (stopper, stop) = Stop::channel();
+        Ok(Manager {
+            name: self.name,
+            client,
+            config: source,
+            metrics,
+            health,
+            clock: self.clock,
+            entropy: self.entropy,
+            election,
+            components: Vec::new(),
+            board,
+            stopper,
+            stop,
+            listener,
+            signals,
+            stop_deadline: self.stop_deadline,
+        })
+    }
+
+    fn follow_log_level(&self, source: &Source, health: &Health) {
+        let Some(level) = self.log_level.clone() else { return };
+        health.log_level(level.clone());
+        let settings = source.clone();
+        let last = parking_lot::Mutex::new(source.current().logging.level.clone());
+        source.on_change(move |_| {
+            // Only a change of the setting counts: a level that was set by hand stays otherwise.
+            let wanted = settings.current().logging.level.clone();
+            let mut last = last.lock();
+            if *last != wanted {
+                if let Err(error) = level.set(&wanted) {
+                    tracing::error!(error, "the log level could not be changed");
+                }
+                *last = wanted;
+            }
+        });
+    }
+
+    fn stand(&self, client: &Client, config: &Config) -> Election {
+        let namespace = self.lease_namespace.as_deref().unwrap_or_else(|| client.default_namespace());
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let unique = || format!("{host}_{}", self.entropy.uid());
+        Election {
+            namespace: namespace.to_owned(),
+            name: self.name.clone(),
+            identity: self.identity.clone().unwrap_or_else(unique),
+            timing: Timing::from(&config.state),
+            cautious: self.cautious,
+            monotonic: self.monotonic.clone().unwrap_or_else(Monotonic::system),
+            clock: self.clock.clone(),
+            entropy: self.entropy.clone(),
+        }
+    }
+}
+
+/// The election as a component: ready while this replica leads, and over when it leads no more.
+fn component(mut elector: Elector, leadership: Leadership) -> Component {
+    let ready = leadership.clone();
+    Component::new(ELECTOR, move |stop: Stop| async move { elector.run(&stop).await.map_err(Into::into) })
+        .ready(move || ready.is_leader())
+        .inspect(move || leadership.inspect())
+}
+
+/// Some settings are used once, at the start.
+fn warn_of_restarts(source: &Source) {
+    let (settings, first) = (source.clone(), source.current());
+    source.on_change(move |_| {
+        let now = settings.current();
+        let timers = |config: &Config| Timing::from(&config.state);
+        for (key, differs) in [
+            ("metrics", now.metrics != first.metrics),
+            ("logging.format", now.logging.format != first.logging.format),
+            ("state.leaseDuration, renewDeadline, retryPeriod", timers(&now) != timers(&first)),
+        ] {
+            if differs {
+                tracing::warn!(key, "this change takes effect after a restart");
+            }
+        }
+    });
+}
