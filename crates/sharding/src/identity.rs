@@ -1,37 +1,68 @@
 //! Who a replica is, and what all replicas of one group must agree on.
 
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use crate::key::KeyFunction;
+use crate::key::{KeyFunction, fnv1a64};
 use crate::seal::Sealer;
 use crate::slots::SlotCount;
 
 /// One life of one replica: its name and something random. Also the name of its Lease.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ReplicaId(Arc<str>);
+#[derive(Clone, Debug, Eq)]
+pub struct ReplicaId {
+    /// Tells two ids apart without looking at the text: ids are compared all the time.
+    hash: u64,
+    text: Arc<str>,
+}
 
 impl ReplicaId {
     /// From the name of a Lease.
     pub fn new(id: impl Into<Arc<str>>) -> ReplicaId {
-        ReplicaId(id.into())
+        let text = id.into();
+        ReplicaId { hash: fnv1a64(&text), text }
     }
 
     /// The text.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
+    }
+}
+
+impl PartialEq for ReplicaId {
+    fn eq(&self, other: &ReplicaId) -> bool {
+        self.hash == other.hash && self.text == other.text
+    }
+}
+
+impl PartialOrd for ReplicaId {
+    fn partial_cmp(&self, other: &ReplicaId) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ReplicaId {
+    fn cmp(&self, other: &ReplicaId) -> Ordering {
+        self.text.cmp(&other.text)
+    }
+}
+
+impl Hash for ReplicaId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.hash.hash(state);
     }
 }
 
 impl fmt::Display for ReplicaId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
 impl From<&str> for ReplicaId {
     fn from(id: &str) -> ReplicaId {
-        ReplicaId(id.into())
+        ReplicaId::new(id)
     }
 }
 

@@ -222,7 +222,8 @@ pub fn encode_lease(record: &LeaseRecord) -> String {
 /// Reads a Lease named `name`. What is edited or unreadable is not genuine; its existence still counts.
 pub fn decode_lease(name: &str, annotation: Option<&str>) -> (LeaseRecord, bool) {
     let id = ReplicaId::from(name);
-    let read = annotation.and_then(|text| serde_json::from_str::<Annotation>(text).ok()).and_then(from_annotation);
+    let read =
+        annotation.and_then(|text| serde_json::from_str::<Annotation>(text).ok()).and_then(from_annotation);
     match read {
         Some((record, seal)) => {
             let genuine = record.replica == id && record.seal() == seal;

@@ -1,6 +1,5 @@
 //! Membership as one replica sees it: every Lease of the group, and when it last changed on the observer's own clock.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +14,8 @@ use crate::time::Moment;
 /// The Leases of a group.
 #[derive(Clone, Debug, Default)]
 pub struct Members {
-    members: BTreeMap<ReplicaId, Member>,
+    /// In the order of their ids; there are few.
+    members: Vec<(ReplicaId, Member)>,
 }
 
 /// One Lease.
@@ -89,10 +89,8 @@ impl Member {
 impl Members {
     /// A Lease was seen. True if that is news. A repeated or older one does not count as a sign of life.
     pub fn saw(&mut self, lease: &Arc<LeaseObject>, longest: Duration, now: Moment) -> bool {
-        let member = match self.members.get_mut(&lease.record.replica) {
-            Some(member) => member,
-            None => self.members.entry(lease.record.replica.clone()).or_insert_with(|| Member::new(now)),
-        };
+        let at = self.place(&lease.record.replica, || Member::new(now));
+        let member = &mut self.members[at].1;
         let known = member.lease.as_ref();
         if known.is_some_and(|known| lease.resource_version <= known.resource_version) {
             return false;
@@ -110,7 +108,7 @@ impl Members {
 
     /// A Lease is gone since that version.
     pub fn missed(&mut self, id: &ReplicaId, resource_version: u64, now: Moment) -> bool {
-        let Some(member) = self.members.get_mut(id) else { return false };
+        let Some(member) = self.find(id).map(|at| &mut self.members[at].1) else { return false };
         let newer = member.lease.as_ref().is_some_and(|lease| lease.resource_version > resource_version);
         if member.absent || newer || member.lease.is_none() {
             return false;
@@ -122,37 +120,47 @@ impl Members {
 
     /// The record names a replica: if its Lease was never seen it is waited for as long as any Lease may last.
     pub fn named(&mut self, id: &ReplicaId, longest: Duration, now: Moment) {
-        if !self.members.contains_key(id) {
-            let member = Member { absent: true, wait: longest, ..Member::new(now) };
-            self.members.insert(id.clone(), member);
-        }
+        self.place(id, || Member { absent: true, wait: longest, ..Member::new(now) });
     }
 
     /// Its Lease was ended by this replica itself.
     pub fn revoked_now(&mut self, id: &ReplicaId) {
-        if let Some(member) = self.members.get_mut(id) {
-            member.revoked = true;
+        if let Some(at) = self.find(id) {
+            self.members[at].1.revoked = true;
         }
     }
 
     /// Tombstones that nothing refers to are forgotten once they are gone.
     pub fn forget(&mut self, map: &ShardMap) {
-        self.members.retain(|id, member| !(member.absent && member.revoked) || map.names(id));
+        self.members.retain(|(id, member)| !(member.absent && member.revoked) || map.names(id));
     }
 
     /// One member.
     pub fn get(&self, id: &ReplicaId) -> Option<&Member> {
-        self.members.get(id)
+        self.find(id).map(|at| &self.members[at].1)
+    }
+
+    fn find(&self, id: &ReplicaId) -> Option<usize> {
+        self.members.iter().position(|(member, _)| member == id)
+    }
+
+    /// Where it is, after putting it there if it is new.
+    fn place(&mut self, id: &ReplicaId, new: impl FnOnce() -> Member) -> usize {
+        self.find(id).unwrap_or_else(|| {
+            let at = self.members.partition_point(|(member, _)| member < id);
+            self.members.insert(at, (id.clone(), new()));
+            at
+        })
     }
 
     /// All of them, in the order of their ids.
     pub fn iter(&self) -> impl Iterator<Item = (&ReplicaId, &Member)> {
-        self.members.iter()
+        self.members.iter().map(|(id, member)| (id, member))
     }
 
     /// Whether its Lease has ended by the rules.
     pub fn is_revoked(&self, id: &ReplicaId) -> bool {
-        self.members.get(id).is_some_and(|member| member.revoked)
+        self.get(id).is_some_and(|member| member.revoked)
     }
 
     /// Whether the replica has released all these slots in that epoch.
@@ -169,36 +177,44 @@ impl Members {
         guards: Guards,
         now: Moment,
     ) -> bool {
-        self.members.get(id).is_some_and(|member| member.takes_slots(fingerprint, timers, guards, now))
+        self.get(id).is_some_and(|member| member.takes_slots(fingerprint, timers, guards, now))
     }
 
     /// How many live members of the same fingerprint come before this one: the first coordinates, the others wait for it.
-    pub fn rank(&self, id: &ReplicaId, fingerprint: u64, timers: &Timers, guards: Guards, now: Moment) -> u32 {
+    pub fn rank(
+        &self,
+        id: &ReplicaId,
+        fingerprint: u64,
+        timers: &Timers,
+        guards: Guards,
+        now: Moment,
+    ) -> u32 {
         let live = |member: &Member| {
             !member.absent
                 && !member.revoked
                 && now < member.expires(timers, guards)
                 && member.record().is_some_and(|record| record.fingerprint == fingerprint)
         };
-        self.members.range(..id.clone()).filter(|(_, member)| live(member)).count() as u32
+        let before = self.members.iter().take_while(|(member, _)| member != id && member < id);
+        before.filter(|(_, member)| live(member)).count() as u32
     }
 
     /// Whether every member that could still work obeys this version of the record or a later one.
     pub fn all_obey(&self, version: u64) -> bool {
-        self.members.values().all(|member| {
+        self.members.iter().all(|(_, member)| {
             member.revoked || (!member.absent && member.record().is_some_and(|record| record.seen >= version))
         })
     }
 
     /// The highest version and epoch that any Lease speaks of.
     pub fn highest(&self) -> (u64, Epoch) {
-        let records = self.members.values().filter_map(Member::record);
+        let records = self.members.iter().filter_map(|(_, member)| member.record());
         records.fold((0, 0), |(seen, epoch), record| (seen.max(record.seen), epoch.max(record.epoch)))
     }
 
     /// The status of a member as seen from here.
     pub fn status(&self, id: &ReplicaId, now: Moment) -> NodeStatus {
-        let Some(member) = self.members.get(id) else { return NodeStatus::Unhealthy };
+        let Some(member) = self.get(id) else { return NodeStatus::Unhealthy };
         let lost = member.absent || member.revoked || now >= member.changed + member.wait;
         member.record().filter(|_| !lost).map_or(NodeStatus::Unhealthy, |record| record.status)
     }
@@ -219,10 +235,13 @@ impl Members {
 
     /// What each slot costs, as far as the Leases tell.
     pub fn loads(&self) -> impl Iterator<Item = (Slot, u32)> {
-        self.members.values().filter_map(Member::record).flat_map(|record| record.loads.iter().copied())
+        self.members
+            .iter()
+            .filter_map(|(_, member)| member.record())
+            .flat_map(|record| record.loads.iter().copied())
     }
 
     pub(crate) fn record(&self, id: &ReplicaId) -> Option<&LeaseRecord> {
-        self.members.get(id).and_then(Member::record)
+        self.get(id).and_then(Member::record)
     }
 }

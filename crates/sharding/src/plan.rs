@@ -115,8 +115,13 @@ impl<'a> Situation<'a> {
 
     /// Whether a replica can be given slots.
     fn takes(&self, id: &ReplicaId) -> bool {
-        self.members().takes_slots(id, self.map.fingerprint(), &self.settings.timers, self.guards(), self.facts.now)
-            && !self.is_cordoned(id)
+        self.members().takes_slots(
+            id,
+            self.map.fingerprint(),
+            &self.settings.timers,
+            self.guards(),
+            self.facts.now,
+        ) && !self.is_cordoned(id)
     }
 
     fn is_cordoned(&self, id: &ReplicaId) -> bool {
@@ -140,12 +145,14 @@ impl<'a> Situation<'a> {
             return true;
         }
         let next_lost = || next.as_ref().is_some_and(|next| !self.takes(next));
-        let acknowledged = |list: &[(SlotRange, u64)], steps: &mut Vec<_>, make: fn(SlotRange) -> Transition, why| {
-            let there = list.iter().filter(|(_, at)| at == epoch).filter_map(|(range, _)| range.common(slots));
-            let before = steps.len();
-            steps.extend(there.map(|slots| (make(slots), why)));
-            steps.len() > before
-        };
+        let acknowledged =
+            |list: &[(SlotRange, u64)], steps: &mut Vec<_>, make: fn(SlotRange) -> Transition, why| {
+                let there =
+                    list.iter().filter(|(_, at)| at == epoch).filter_map(|(range, _)| range.common(slots));
+                let before = steps.len();
+                steps.extend(there.map(|slots| (make(slots), why)));
+                steps.len() > before
+            };
         match (phase, owner, next) {
             (Phase::Unowned, ..) => true,
             (Phase::Repairing, ..) => {
@@ -156,11 +163,15 @@ impl<'a> Situation<'a> {
                 false
             }
             (Phase::Preparing, _, Some(next)) => {
-                let warm = self.members().record(next).map(|record| record.warm.as_slice()).unwrap_or_default();
-                let late = self.facts.now.since((self.phase_since)(slots.start)) >= self.settings.timers.warm_timeout;
+                let warm =
+                    self.members().record(next).map(|record| record.warm.as_slice()).unwrap_or_default();
+                let late = self.facts.now.since((self.phase_since)(slots.start))
+                    >= self.settings.timers.warm_timeout;
                 if next_lost() {
                     steps.push((Transition::Cancel { slots }, Reason::NextIsLost));
-                } else if !acknowledged(warm, steps, |slots| Transition::Drain { slots }, Reason::NextIsWarm) && late {
+                } else if !acknowledged(warm, steps, |slots| Transition::Drain { slots }, Reason::NextIsWarm)
+                    && late
+                {
                     steps.push((Transition::Cancel { slots }, Reason::NextIsLost));
                 }
                 false
@@ -264,7 +275,9 @@ impl<'a> Situation<'a> {
                 (Phase::Unowned, Some(to)) => {
                     steps.push((Transition::Assign { slots, to: Some(to) }, Reason::Unowned));
                 }
-                (Phase::Draining, Some(next)) if goes && run.assignment.next.as_ref().is_some_and(|n| !self.takes(n)) => {
+                (Phase::Draining, Some(next))
+                    if goes && run.assignment.next.as_ref().is_some_and(|n| !self.takes(n)) =>
+                {
                     steps.push((Transition::Retarget { slots, next }, Reason::NextIsLost));
                 }
                 (Phase::Owned, Some(next)) if owner.as_ref() != Some(&next) => {
@@ -337,10 +350,17 @@ impl<'a> Situation<'a> {
 
     /// How many more slots may be moved for balance alone.
     fn budget_left(&self) -> u32 {
+        let goes = |owner: &ReplicaId| {
+            let record = self.members().record(owner);
+            let status = record.map(|record| record.status);
+            self.has_ended(owner)
+                || matches!(status, Some(NodeStatus::Leaving | NodeStatus::Unhealthy))
+                || record.is_some_and(|record| record.weight == 0)
+                || self.is_cordoned(owner)
+        };
         let moving = self.map.runs().iter().filter(|run| {
             let a = &run.assignment;
-            matches!(a.phase, Phase::Preparing | Phase::Draining)
-                && a.owner.as_ref().is_some_and(|owner| self.takes(owner))
+            matches!(a.phase, Phase::Preparing | Phase::Draining) && !a.owner.as_ref().is_some_and(goes)
         });
         self.settings.rebalancing.budget.saturating_sub(moving.map(|run| run.slots.len()).sum())
     }
@@ -393,7 +413,9 @@ impl fmt::Display for Plan {
             write!(f, "{} {}", transition.name(), transition.slots())?;
             match transition {
                 Transition::Assign { to: Some(to), .. } => write!(f, " to {to}")?,
-                Transition::Prepare { next, .. } | Transition::Retarget { next, .. } => write!(f, " for {next}")?,
+                Transition::Prepare { next, .. } | Transition::Retarget { next, .. } => {
+                    write!(f, " for {next}")?
+                }
                 _ => {}
             }
             writeln!(f, ": {reason}")?;

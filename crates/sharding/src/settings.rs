@@ -221,7 +221,11 @@ impl Settings {
             "sharding.rebalanceInterval",
             "must be at least 1s: moving more often costs more than it gains",
         );
-        refuse(rebalancing.budget == 0, "sharding.moveBudget", "must be at least 1, or nothing is ever balanced");
+        refuse(
+            rebalancing.budget == 0,
+            "sharding.moveBudget",
+            "must be at least 1, or nothing is ever balanced",
+        );
         refuse(self.identity.group.is_empty(), "sharding.group", "must name the group");
         refuse(self.name.is_empty(), "node.name", "must name the replica");
         if bad.is_empty() { Ok(()) } else { Err(bad) }

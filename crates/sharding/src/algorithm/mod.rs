@@ -161,12 +161,8 @@ pub struct Registry {
 
 impl Default for Registry {
     fn default() -> Self {
-        let built_in: [Arc<dyn Algorithm>; 4] = [
-            Arc::new(Sticky),
-            Arc::new(Modulo),
-            Arc::new(ConsistentHash::default()),
-            Arc::new(Rendezvous),
-        ];
+        let built_in: [Arc<dyn Algorithm>; 4] =
+            [Arc::new(Sticky), Arc::new(Modulo), Arc::new(ConsistentHash::default()), Arc::new(Rendezvous)];
         Registry { algorithms: built_in.into_iter().map(|a| (a.name().to_owned(), a)).collect() }
     }
 }

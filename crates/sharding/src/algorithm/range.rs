@@ -27,7 +27,9 @@ pub enum BadRanges {
     #[error("sharding.ranges: at least one range is needed")]
     None,
     /// Keys that belong nowhere.
-    #[error("sharding.ranges: keys from {from:?} to {to:?} belong to no shard; extend a range, '' has no limit")]
+    #[error(
+        "sharding.ranges: keys from {from:?} to {to:?} belong to no shard; extend a range, '' has no limit"
+    )]
     Gap {
         /// First key without a range.
         from: String,
@@ -35,7 +37,9 @@ pub enum BadRanges {
         to: String,
     },
     /// Keys that belong to two.
-    #[error("sharding.ranges: {first:?} and {second:?} overlap; ranges include their start and exclude their end")]
+    #[error(
+        "sharding.ranges: {first:?} and {second:?} overlap; ranges include their start and exclude their end"
+    )]
     Overlap {
         /// Start of the one.
         first: String,

@@ -24,7 +24,8 @@ impl Algorithm for ConsistentHash {
     fn rebalance(&self, request: &Request<'_>) -> Vec<u16> {
         let mut ring = Vec::new();
         for (at, node) in request.nodes.iter().enumerate() {
-            let points = u64::from(self.virtual_nodes.clamp(1, 10_000)) * u64::from(node.weight.min(10_000)) / 100;
+            let points =
+                u64::from(self.virtual_nodes.clamp(1, 10_000)) * u64::from(node.weight.min(10_000)) / 100;
             let seed = mixed(fnv1a64(node.id.as_str()));
             ring.extend((0..points.max(1)).map(|point| (mixed(seed ^ mixed(point + 1)), at)));
         }

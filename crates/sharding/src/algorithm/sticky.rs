@@ -150,7 +150,8 @@ fn swap_by_load(owner: &mut [u16], pinned: &[bool], loads: &[u32], request: &Req
         // The exchange must not make the quietest the busiest, or slots would wander for ever.
         let useful = |slot: &usize| load(*slot) > load(quiet) && load(*slot) - load(quiet) < gap;
         let half = gap / 2;
-        let Some(busy) = of(most).filter(useful).min_by_key(|slot| (load(*slot) - load(quiet)).abs_diff(half))
+        let Some(busy) =
+            of(most).filter(useful).min_by_key(|slot| (load(*slot) - load(quiet)).abs_diff(half))
         else {
             return;
         };

@@ -171,7 +171,14 @@ fn objects_are_spread_within_seven_percent_over_ten_replicas() {
         let mut per_node = [0_u32; 10];
         for object in 0..20_000_u64 {
             let (a, b) = (mixed(seed << 32 | object), mixed(object << 20 | seed));
-            let uid = format!("{:08x}-{:04x}-4{:03x}-a{:03x}-{:012x}", a >> 32, a & 0xffff, b & 0xfff, b >> 52, b >> 8 & 0xffff_ffff_ffff);
+            let uid = format!(
+                "{:08x}-{:04x}-4{:03x}-a{:03x}-{:012x}",
+                a >> 32,
+                a & 0xffff,
+                b & 0xfff,
+                b >> 52,
+                b >> 8 & 0xffff_ffff_ffff
+            );
             per_node[usize::from(assignment[crate::KeyFunction::Uid.slot_of_key(&uid, slots) as usize])] += 1;
         }
         worst = worst.max(f64::from(*per_node.iter().max().unwrap()) / 2000.0);

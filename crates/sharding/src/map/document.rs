@@ -210,7 +210,8 @@ fn read(status: &ShardMapStatus) -> Result<ShardMap, String> {
         algorithm: status.algorithm.clone(),
     };
     let replicas: Vec<ReplicaId> = status.replicas.iter().map(|id| ReplicaId::from(id.as_str())).collect();
-    let runs = status.runs.iter().map(|text| read_run(text, &replicas)).collect::<Result<Vec<Run>, String>>()?;
+    let runs =
+        status.runs.iter().map(|text| read_run(text, &replicas)).collect::<Result<Vec<Run>, String>>()?;
     if runs.iter().any(|run| run.slots.end > slots.get()) {
         return Err(format!("there are only {} slots", slots.get()));
     }

@@ -73,7 +73,14 @@ impl ShardMap {
     pub fn new(identity: Arc<Identity>, longest_lease: Duration) -> ShardMap {
         let assignment = Assignment { owner: None, epoch: 0, phase: Phase::Unowned, next: None };
         let runs = vec![Run { slots: identity.slots.all(), assignment }];
-        ShardMap { fingerprint: identity.fingerprint(), identity, longest_lease, version: 1, repaired: 0, runs }
+        ShardMap {
+            fingerprint: identity.fingerprint(),
+            identity,
+            longest_lease,
+            version: 1,
+            repaired: 0,
+            runs,
+        }
     }
 
     /// The short form of its identity.
@@ -157,7 +164,8 @@ impl ShardMap {
     fn cut(&mut self, at: Slot) {
         let index = self.runs.partition_point(|run| run.slots.end <= at);
         if let Some(run) = self.runs.get_mut(index).filter(|run| run.slots.start < at) {
-            let right = Run { slots: SlotRange { start: at, ..run.slots }, assignment: run.assignment.clone() };
+            let right =
+                Run { slots: SlotRange { start: at, ..run.slots }, assignment: run.assignment.clone() };
             run.slots.end = at;
             self.runs.insert(index + 1, right);
         }

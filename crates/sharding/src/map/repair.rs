@@ -32,23 +32,41 @@ pub fn migrate(old: &ShardMap, identity: &Arc<Identity>, members: &Members) -> R
             old.identity.difference(identity).unwrap_or_else(|| "no difference".to_owned())
         ));
     }
-    if let Some(owner) = old.runs.iter().filter_map(|run| run.assignment.owner.as_ref()).find(|o| !members.is_revoked(o)) {
-        return Err(format!("{owner} owns slots and has no Lease that ended: wait until one of the replicas took over"));
+    if let Some(owner) =
+        old.runs.iter().filter_map(|run| run.assignment.owner.as_ref()).find(|o| !members.is_revoked(o))
+    {
+        return Err(format!(
+            "{owner} owns slots and has no Lease that ended: wait until one of the replicas took over"
+        ));
     }
     let epoch = old.highest_epoch().max(members.highest().1) + 1;
     let assignment = Assignment { owner: None, epoch, phase: Phase::Unowned, next: None };
     let runs = vec![Run { slots: identity.slots.all(), assignment }];
-    Ok(ShardMap { identity: identity.clone(), fingerprint: identity.fingerprint(), version: old.version + 1, runs, ..old.clone() })
+    Ok(ShardMap {
+        identity: identity.clone(),
+        fingerprint: identity.fingerprint(),
+        version: old.version + 1,
+        runs,
+        ..old.clone()
+    })
 }
 
 impl ShardMap {
     /// What is wrong with `newer`, which replaced this record on the server, if it was not made by the rules.
     pub fn successor_defect(&self, newer: &ShardMap) -> Option<Defect> {
         if newer.version < self.version {
-            return Some(Defect::SetBack { from: self.version, to: newer.version, epoch: newer.highest_epoch() });
+            return Some(Defect::SetBack {
+                from: self.version,
+                to: newer.version,
+                epoch: newer.highest_epoch(),
+            });
         }
         let forked = newer.version == self.version && newer.runs != self.runs;
-        forked.then(|| Defect::SetBack { from: self.version, to: newer.version, epoch: newer.highest_epoch() })
+        forked.then(|| Defect::SetBack {
+            from: self.version,
+            to: newer.version,
+            epoch: newer.highest_epoch(),
+        })
     }
 }
 
@@ -71,7 +89,8 @@ impl ShardMap {
             1 => *assignment = Assignment { owner: None, epoch: 0, phase: Phase::Unowned, next: None },
             _ => {
                 let epoch = assignment.epoch + 1;
-                *assignment = Assignment { owner: Some(owner.clone()), epoch, phase: Phase::Owned, next: None };
+                *assignment =
+                    Assignment { owner: Some(owner.clone()), epoch, phase: Phase::Owned, next: None };
             }
         }
         map.version += choice >> 16 & 1;

@@ -108,7 +108,9 @@ pub enum Refusal {
     #[error("slots {0} wait for every replica to confirm the repair")]
     Unconfirmed(SlotRange),
     /// The record would not fit into an object any more.
-    #[error("the record would have {0} bytes: use fewer slots or an algorithm that keeps neighbours together")]
+    #[error(
+        "the record would have {0} bytes: use fewer slots or an algorithm that keeps neighbours together"
+    )]
     TooLarge(usize),
 }
 
@@ -176,7 +178,8 @@ fn change(
     facts: &Facts<'_>,
     repaired: u64,
 ) -> Result<(), Refusal> {
-    let wrong = |a: &Assignment| Refusal::WrongPhase { slots, wanted: transition.name(), found: a.to_string() };
+    let wrong =
+        |a: &Assignment| Refusal::WrongPhase { slots, wanted: transition.name(), found: a.to_string() };
     let alive = |to: &ReplicaId| match facts.members.is_revoked(to) {
         true => Err(Refusal::Ended { slots, to: to.clone() }),
         false => Ok(()),

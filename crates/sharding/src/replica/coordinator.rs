@@ -95,7 +95,8 @@ impl Replica {
                 next = next.min(due);
                 continue;
             }
-            let longest = self.known.as_ref().map_or(self.settings.timers.node_timeout, |k| k.map.longest_lease);
+            let longest =
+                self.known.as_ref().map_or(self.settings.timers.node_timeout, |k| k.map.longest_lease);
             match (&member.lease, member.absent) {
                 (Some(lease), false) => out.push(Action::RevokeLease {
                     uid: lease.uid,
@@ -111,7 +112,13 @@ impl Replica {
         self.next_expiry = next;
     }
 
-    pub(super) fn revoke_written(&mut self, id: &ReplicaId, outcome: Outcome, now: Moment, out: &mut Vec<Action>) {
+    pub(super) fn revoke_written(
+        &mut self,
+        id: &ReplicaId,
+        outcome: Outcome,
+        now: Moment,
+        out: &mut Vec<Action>,
+    ) {
         if *id == self.id {
             self.renewing = false;
             return match (self.life, outcome) {
@@ -127,7 +134,9 @@ impl Replica {
                 self.coordinator.balance_soon(now);
                 out.push(Action::Report(Report::Revoked(id.clone())));
             }
-            Outcome::Conflict | Outcome::NotFound | Outcome::Unknown => out.push(Action::ReadLease(id.clone())),
+            Outcome::Conflict | Outcome::NotFound | Outcome::Unknown => {
+                out.push(Action::ReadLease(id.clone()))
+            }
             Outcome::Throttled { .. } => {}
         }
     }
@@ -177,7 +186,8 @@ impl Replica {
 
     fn propose_repair(&mut self, out: &mut Vec<Action>) {
         let Some((defect, resource_version)) = self.damage.clone() else { return };
-        let fresh = || Arc::new(ShardMap::new(self.settings.identity.clone(), self.settings.timers.node_timeout));
+        let fresh =
+            || Arc::new(ShardMap::new(self.settings.identity.clone(), self.settings.timers.node_timeout));
         let map = match (&self.known, &defect) {
             // A group begins. If others have been at work without a record, it was lost.
             (None, None) if self.members.highest() == (0, 0) => fresh(),

@@ -37,10 +37,14 @@ pub struct Replica {
     /// What the next renewal says.
     record: LeaseRecord,
     renewing: bool,
+    /// The last renewal failed or was not answered; go on as soon as the Lease's version is known.
+    rereading: bool,
     next_renewal: Moment,
     /// Something must be told to the others at once.
     urgent: bool,
     fenced: bool,
+    /// Everything was let go because the time for leaving is over.
+    hurried: bool,
     healthy: bool,
     members: Members,
     next_expiry: Moment,
@@ -77,7 +81,12 @@ enum Life {
 
 impl Replica {
     /// A life begins. The id must be new: name and something random.
-    pub fn new(id: ReplicaId, settings: Arc<Settings>, algorithm: Arc<dyn Algorithm>, guards: Guards) -> Replica {
+    pub fn new(
+        id: ReplicaId,
+        settings: Arc<Settings>,
+        algorithm: Arc<dyn Algorithm>,
+        guards: Guards,
+    ) -> Replica {
         let record = LeaseRecord {
             name: settings.name.clone(),
             address: settings.address.clone(),
@@ -99,9 +108,11 @@ impl Replica {
             tenure: Tenure::default(),
             record,
             renewing: false,
+            rereading: false,
             next_renewal: Moment::NEVER,
             urgent: false,
             fenced: false,
+            hurried: false,
             healthy: true,
             members: Members::default(),
             next_expiry: Moment::NEVER,
@@ -155,15 +166,20 @@ impl Replica {
 
     /// When it wants to be told [`Event::Tick`] at the latest.
     pub fn wake_at(&self) -> Moment {
-        let deadline = if self.fenced || !self.tenure.exists() { Moment::NEVER } else { self.tenure.deadline() };
+        let when = |wanted: bool, at: Moment| if wanted { at } else { Moment::NEVER };
+        let member = self.tenure.exists() && self.life != Life::Closing;
+        let works = member && !self.fenced;
         let leave = if let Life::Leaving(until) = self.life { until } else { Moment::NEVER };
-        match self.life {
-            Life::Over => Moment::NEVER,
-            _ => [deadline, leave, self.next_renewal, self.next_expiry, self.next_list, self.coordinator.wake_at()]
-                .into_iter()
-                .min()
-                .unwrap_or(Moment::NEVER),
-        }
+        let times = [
+            self.next_list,
+            when(works, self.tenure.deadline()),
+            when(works, self.next_expiry),
+            when(works, self.coordinator.wake_at()),
+            when(!self.renewing, self.next_renewal),
+            when(!self.hurried, leave),
+        ];
+        let earliest = times.into_iter().min().unwrap_or(Moment::NEVER);
+        when(self.life != Life::Over, earliest)
     }
 
     /// Something happened; `now` was read from the clock just before.
@@ -263,6 +279,7 @@ impl Replica {
 
     fn renew(&mut self, now: Moment, out: &mut Vec<Action>) {
         self.renewing = true;
+        self.rereading = false;
         self.urgent = false;
         self.next_renewal = now + self.settings.timers.retry_period;
         self.coordinator.look_again();
@@ -323,6 +340,7 @@ impl Replica {
                 self.tenure.failed(renewal, self.guards, configured);
                 // The read tells the version to go on from; until then another try would fail as well.
                 self.next_renewal = now + self.settings.timers.retry_period / 4;
+                self.rereading = true;
                 out.push(Action::ReadLease(self.id.clone()));
             }
             Outcome::Throttled { after } => {
@@ -335,6 +353,7 @@ impl Replica {
             Outcome::NotFound => self.end(Ending::NotCreated, out),
             Outcome::Unknown => {
                 self.next_renewal = now + self.settings.timers.retry_period / 8;
+                self.rereading = true;
                 out.push(Action::ReadLease(self.id.clone()));
             }
         }
@@ -347,23 +366,22 @@ impl Replica {
             self.saw_own_lease(lease, now, out);
             return;
         }
-        let told = |record: &LeaseRecord| {
-            (record.status, record.weight, record.seen, record.warm.len(), record.released.len(), record.fingerprint)
-        };
-        let before = self.members.record(id).map(told);
-        let lists = |record: &LeaseRecord| (record.warm.clone(), record.released.clone());
-        let lists_before = self.members.record(id).filter(|r| r.warm.len() + r.released.len() > 0).map(lists);
+        let before = self.members.get(id).and_then(|member| member.lease.clone());
         if !self.members.saw(lease, self.longest_lease(), now) {
             return;
         }
         self.expiry_changed(id);
-        let after = self.members.record(id);
-        let ended = self.members.is_revoked(id);
-        if after.map(told) != before || ended || lists_before.is_some_and(|lists_before| after.map(lists) != Some(lists_before)) {
-            let share = |told: Option<(NodeStatus, u32, u64, usize, usize, u64)>| told.map(|told| (told.0, told.1));
-            if ended || share(after.map(told)) != share(before) {
-                self.coordinator.balance_soon(now);
-            }
+        let (new, ended) = (&lease.record, self.members.is_revoked(id));
+        let old =
+            before.as_ref().filter(|before| before.genuine == lease.genuine).map(|before| &before.record);
+        let takes_alike = old.is_some_and(|old| {
+            (old.status, old.weight, old.fingerprint) == (new.status, new.weight, new.fingerprint)
+        });
+        let says_alike = old
+            .is_some_and(|old| old.seen == new.seen && old.warm == new.warm && old.released == new.released);
+        if ended || !takes_alike {
+            self.coordinator.balance_soon(now);
+        } else if !says_alike {
             self.coordinator.look_again();
         }
     }
@@ -377,7 +395,8 @@ impl Replica {
             return self.end(Ending::LeaseLost, out);
         }
         if newer && lease.is_tombstone() {
-            let by = lease.record.revoked.as_ref().map_or_else(|| self.id.clone(), |revoked| revoked.by.clone());
+            let by =
+                lease.record.revoked.as_ref().map_or_else(|| self.id.clone(), |revoked| revoked.by.clone());
             return match self.life {
                 Life::Closing => self.stop(out),
                 _ => self.end(Ending::Revoked(by), out),
@@ -385,13 +404,14 @@ impl Replica {
         }
         if newer {
             let configured = self.settings.timers.lease_duration;
-            // A Lease edited by hand says nothing; others wait for it as long as any may last.
-            let (number, duration) = match lease.genuine {
-                true => (lease.record.renewals, lease.record.duration),
-                false => (0, Duration::MAX),
-            };
-            self.tenure.seen(number, duration, lease.resource_version, self.guards, configured);
-            self.next_renewal = self.next_renewal.min(now);
+            let number = lease.record.renewals;
+            // What was written by hand may stand where a tombstone was: only a new life is safe.
+            if !lease.genuine || !self.tenure.seen(number, lease.resource_version, self.guards, configured) {
+                return self.end(Ending::LeaseLost, out);
+            }
+            if std::mem::take(&mut self.rereading) && !self.renewing {
+                self.next_renewal = now;
+            }
         }
         self.close_again(out);
     }
@@ -519,6 +539,7 @@ impl Replica {
     fn may_close(&mut self, until: Moment, now: Moment, out: &mut Vec<Action>) -> bool {
         let named = self.known.as_ref().is_some_and(|known| known.map.names(&self.id));
         if now >= until {
+            self.hurried = true;
             self.stages.let_go_of_all(out);
         }
         !self.stages.holds_any() && (!named || now >= until)

@@ -31,6 +31,8 @@ struct Local {
     epoch: Epoch,
     /// No epoch up to this one is ever worked on again.
     released: Epoch,
+    /// The last epoch of which work may be in flight, 0 for none: a cancelled drain goes on under a new epoch.
+    busy: Epoch,
     phase: Phase,
     phase_epoch: Epoch,
     since: Moment,
@@ -105,6 +107,7 @@ impl Stages {
             stage: Stage::Idle,
             epoch: 0,
             released: 0,
+            busy: 0,
             phase: Phase::Unowned,
             phase_epoch: 0,
             since: Moment::default(),
@@ -138,7 +141,8 @@ impl Stages {
     }
 
     pub(super) fn holds_any(&self) -> bool {
-        self.slots.iter().any(|local| matches!(local.stage, Stage::Barrier | Stage::Active | Stage::Draining))
+        let held = |local: &Local| matches!(local.stage, Stage::Barrier | Stage::Active | Stage::Draining);
+        self.slots.iter().any(|local| held(local) || local.busy > 0)
     }
 
     /// Follows the record. True if there is something to acknowledge.
@@ -162,7 +166,10 @@ impl Stages {
         }
         self.acknowledgements_changed = true;
         self.finish_letting_go(map.version);
-        urgent || (map.repaired > 0 && self.seen >= map.repaired && before.is_none_or(|b| b.repaired != map.repaired))
+        urgent
+            || (map.repaired > 0
+                && self.seen >= map.repaired
+                && before.is_none_or(|b| b.repaired != map.repaired))
     }
 
     fn obey_slot(
@@ -181,7 +188,8 @@ impl Stages {
         let held = matches!(local.stage, Stage::Barrier | Stage::Active | Stage::Draining);
         match (mine, a.phase) {
             (true, Phase::Draining) => match local.stage {
-                Stage::Active => {
+                Stage::Draining | Stage::Released if local.epoch == a.epoch => false,
+                _ if local.busy > 0 => {
                     local.epoch = a.epoch;
                     if self.guards.on(Guard::DrainInFlight) {
                         local.stage = Stage::Draining;
@@ -190,12 +198,12 @@ impl Stages {
                     }
                     // The mutant acknowledges at once and drains on the side.
                     collector.add(Kind::Drain, slot, a.epoch, out);
+                    local.busy = 0;
                     local.stage = Stage::Released;
                     local.released = a.epoch;
                     true
                 }
-                Stage::Draining | Stage::Released if local.epoch == a.epoch => false,
-                // Never worked on in this epoch.
+                // Nothing is in flight.
                 _ => {
                     local.stage = Stage::Released;
                     local.epoch = a.epoch;
@@ -214,23 +222,24 @@ impl Stages {
                         collector.add(Kind::Barrier, slot, a.epoch, out);
                     } else {
                         local.stage = Stage::Active;
+                        local.busy = a.epoch;
                         collector.add(Kind::Activate, slot, a.epoch, out);
                     }
                 }
                 false
             }
-            (false, Phase::Repairing) if matches!(local.stage, Stage::Active | Stage::Draining) => {
-                if local.stage == Stage::Active {
+            (false, Phase::Repairing) if local.busy > 0 => {
+                if local.stage != Stage::Draining {
                     local.stage = Stage::Draining;
                     collector.add(Kind::Drain, slot, local.epoch, out);
                 }
-                self.letting_go += 1;
                 false
             }
             (false, phase) => {
-                if held {
+                if held || local.busy > 0 {
                     // By the rules this happens only after the own Lease has ended.
                     collector.add(Kind::Abort, slot, local.epoch, out);
+                    local.busy = 0;
                 }
                 let wanted = a.next.as_ref() == Some(&self.id);
                 let warm = matches!(local.stage, Stage::Warming | Stage::Warm);
@@ -280,6 +289,9 @@ impl Stages {
         let mut collector = Collector::new();
         let version = self.seen;
         for (slot, local) in slots.slots().zip(self.range(slots)) {
+            if local.stage != Stage::Active && epoch >= local.busy {
+                local.busy = 0;
+            }
             if local.stage == Stage::Draining && local.epoch == epoch {
                 local.stage = if local.phase == Phase::Repairing { Stage::Idle } else { Stage::Released };
                 local.released = local.released.max(epoch);
@@ -298,6 +310,7 @@ impl Stages {
         for (slot, local) in slots.slots().zip(self.range(slots)) {
             if local.stage == Stage::Barrier && local.epoch == epoch {
                 local.stage = Stage::Active;
+                local.busy = epoch;
                 collector.add(Kind::Activate, slot, epoch, out);
             }
         }
@@ -309,7 +322,8 @@ impl Stages {
         let mut collector = Collector::new();
         for (slot, local) in (0..).zip(&mut self.slots) {
             match local.stage {
-                Stage::Active => {
+                Stage::Draining => {}
+                _ if local.busy > 0 => {
                     local.stage = Stage::Draining;
                     collector.add(Kind::Drain, slot, local.epoch, out);
                 }

@@ -69,11 +69,20 @@ impl Tenure {
     }
 
     /// The write was applied. Every other one replaces an older version and can never be applied any more.
-    pub(crate) fn applied(&mut self, number: u64, uid: u64, version: u64, guards: Guards, now: Moment, configured: Duration) {
+    pub(crate) fn applied(
+        &mut self,
+        number: u64,
+        uid: u64,
+        version: u64,
+        guards: Guards,
+        now: Moment,
+        configured: Duration,
+    ) {
         if version <= self.resource_version {
             return;
         }
-        let Some(mut renewal) = self.unanswered.iter().find(|renewal| renewal.number == number).copied() else {
+        let Some(mut renewal) = self.unanswered.iter().find(|renewal| renewal.number == number).copied()
+        else {
             return;
         };
         if !guards.on(Guard::CountFromSending) {
@@ -85,19 +94,17 @@ impl Tenure {
         self.count(guards, configured);
     }
 
-    /// The own Lease was seen in a newer version: an unanswered write, or something done by hand.
-    pub(crate) fn seen(&mut self, number: u64, duration: Duration, version: u64, guards: Guards, configured: Duration) {
-        if version <= self.resource_version {
-            return;
-        }
-        let known = self.unanswered.iter().find(|renewal| renewal.number == number).copied();
+    /// The own Lease was seen in a newer version. False if it is none of the unanswered writes: then somebody else wrote it,
+    /// and nothing is known about what others have made of it.
+    #[must_use]
+    pub(crate) fn seen(&mut self, number: u64, version: u64, guards: Guards, configured: Duration) -> bool {
+        let Some(renewal) = self.unanswered.iter().find(|renewal| renewal.number == number).copied() else {
+            return false;
+        };
         self.settle(version);
-        match (known, &mut self.landed) {
-            (Some(renewal), landed) => *landed = Some(renewal),
-            (None, Some(landed)) => landed.duration = landed.duration.min(duration),
-            (None, None) => {}
-        }
+        self.landed = Some(renewal);
         self.count(guards, configured);
+        true
     }
 
     fn settle(&mut self, version: u64) {
@@ -164,17 +171,16 @@ mod tests {
         let mut tenure = renewed();
         tenure.send(renewal(2, 102, 15, 50), Guards::default(), CONFIGURED);
         tenure.send(renewal(3, 103, 15, 50), Guards::default(), CONFIGURED);
-        tenure.seen(2, CONFIGURED, 51, Guards::default(), CONFIGURED);
+        assert!(tenure.seen(2, 51, Guards::default(), CONFIGURED));
         assert_eq!((tenure.deadline(), tenure.resource_version), (at(112), 51));
-        tenure.seen(1, CONFIGURED, 50, Guards::default(), CONFIGURED);
-        assert_eq!(tenure.resource_version, 51, "older news is no news");
     }
 
     #[test]
-    fn a_duration_shortened_by_hand_is_believed() {
+    fn a_write_by_somebody_else_is_not_taken_for_an_own_one() {
         let mut tenure = renewed();
-        tenure.seen(99, Duration::from_secs(8), 60, Guards::default(), CONFIGURED);
-        assert_eq!(tenure.deadline(), at(103));
+        tenure.send(renewal(2, 102, 15, 50), Guards::default(), CONFIGURED);
+        assert!(!tenure.seen(1, 60, Guards::default(), CONFIGURED));
+        assert_eq!(tenure.resource_version, 50);
     }
 
     #[test]

@@ -30,8 +30,4 @@ impl Chance {
     pub(super) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
-
-    pub(super) fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
-        from.get(self.below(from.len() as u64) as usize)
-    }
 }

@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use crate::guards::Guards;
 use crate::identity::ReplicaId;
-use crate::lease::NodeStatus;
+use crate::lease::{LeaseObject, NodeStatus};
 use crate::map::{Phase, ShardMap};
 use crate::simulator::coverage::Mark;
 use crate::simulator::node::Node;
-use crate::simulator::server::Server;
 use crate::slots::{Epoch, Slot, SlotCount, SlotRange};
 
 /// A promise that was broken.
@@ -91,6 +90,8 @@ pub(super) struct Checker {
     pub(super) moves: Vec<u32>,
     budget: u32,
     last: Option<Arc<ShardMap>>,
+    /// Replicas that were about to leave or unwell at some time: their slots may move beyond the budget.
+    unsteady: Vec<ReplicaId>,
 }
 
 impl Checker {
@@ -107,6 +108,7 @@ impl Checker {
             moves: vec![0; slots],
             budget,
             last: None,
+            unsteady: Vec::new(),
         }
     }
 
@@ -136,8 +138,13 @@ impl Checker {
             for (at, other) in nodes.iter().enumerate() {
                 let theirs = (slot + count + me.shift - other.shift) % count;
                 let both = match at == node {
-                    true => other.old_life_in_flight(slot, now, guards)
-                        && me.replica.as_ref().is_some_and(|replica| replica.may_work(slot, me.clock(now)).is_some()),
+                    true => {
+                        other.old_life_in_flight(slot, now, guards)
+                            && me
+                                .replica
+                                .as_ref()
+                                .is_some_and(|replica| replica.may_work(slot, me.clock(now)).is_some())
+                    }
                     false => other.has_authority(theirs, now, guards),
                 };
                 if both {
@@ -163,17 +170,12 @@ impl Checker {
     }
 
     /// The server has stored a record made by the rules.
-    pub(super) fn committed(&mut self, map: &Arc<ShardMap>, server: &Server) -> Option<Violation> {
+    pub(super) fn committed(&mut self, map: &Arc<ShardMap>) -> Option<Violation> {
         let mut voluntary = 0;
         for run in map.runs() {
             let a = &run.assignment;
-            let owner_stays = || {
-                let lease = a.owner.as_ref().and_then(|owner| server.lease(owner));
-                lease.is_some_and(|lease| {
-                    lease.record.status == NodeStatus::Healthy && lease.record.revoked.is_none()
-                })
-            };
-            if matches!(a.phase, Phase::Preparing | Phase::Draining) && owner_stays() {
+            let steady = a.owner.as_ref().is_some_and(|owner| !self.unsteady.contains(owner));
+            if matches!(a.phase, Phase::Preparing | Phase::Draining) && steady {
                 voluntary += run.slots.len();
             }
             for slot in run.slots.slots() {
@@ -192,9 +194,17 @@ impl Checker {
         }
         self.mark_changes(map);
         self.last = Some(map.clone());
-        // Slots of a replica that was about to leave may outnumber the budget, and stay so if it changes its mind.
-        (voluntary > self.budget && !self.has(Mark::PrepareLeaving))
-            .then_some(Violation::Budget { moving: voluntary, budget: self.budget })
+        (voluntary > self.budget).then_some(Violation::Budget { moving: voluntary, budget: self.budget })
+    }
+
+    /// The server has stored a Lease.
+    pub(super) fn lease_written(&mut self, lease: &LeaseObject) {
+        let record = &lease.record;
+        let goes =
+            matches!(record.status, NodeStatus::Leaving | NodeStatus::Unhealthy) || record.revoked.is_some();
+        if goes && !self.unsteady.contains(&record.replica) {
+            self.unsteady.push(record.replica.clone());
+        }
     }
 
     fn mark_changes(&mut self, map: &ShardMap) {
@@ -211,6 +221,11 @@ impl Checker {
                     (Phase::Repairing, _) => Mark::Recover,
                     (Phase::Unowned, Phase::Owned) => Mark::AssignUnowned,
                     (_, Phase::Unowned) => Mark::LeftUnowned,
+                    (Phase::Owned, Phase::Preparing)
+                        if a.owner.as_ref().is_some_and(|o| self.unsteady.contains(o)) =>
+                    {
+                        Mark::PrepareLeaving
+                    }
                     (Phase::Owned, Phase::Preparing) => Mark::Prepare,
                     (Phase::Preparing, Phase::Draining) => Mark::Drain,
                     (Phase::Draining, Phase::Draining) => Mark::Retarget,
@@ -225,7 +240,7 @@ impl Checker {
     }
 
     /// The first slot that nobody handles, if any.
-    pub(super) fn unhandled(&self, nodes: &[Node], now: u64, guards: Guards) -> Option<Violation> {
+    pub(super) fn unhandled(&self, nodes: &[Node], now: u64) -> Option<Violation> {
         (0..self.objects.len() as Slot).find_map(|slot| {
             let works = nodes.iter().any(|node| {
                 now >= node.paused_until
@@ -237,10 +252,12 @@ impl Checker {
                 (true, false) => "its owner has not got to it".to_owned(),
                 (false, _) => format!(
                     "nobody works on it; the record says {}",
-                    self.last.as_ref().and_then(|map| map.get(slot)).map_or("nothing".to_owned(), ToString::to_string)
+                    self.last
+                        .as_ref()
+                        .and_then(|map| map.get(slot))
+                        .map_or("nothing".to_owned(), ToString::to_string)
                 ),
             };
-            let _ = guards;
             Some(Violation::Unhandled { slot, why })
         })
     }

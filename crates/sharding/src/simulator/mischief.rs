@@ -16,8 +16,9 @@ impl World {
     pub(super) fn fault(&mut self, at: usize) {
         let Fault { kind, node, lasts, detail, .. } = self.faults[at];
         // The fault hits one that runs, if any does.
-        let running: Vec<usize> =
-            (0..self.nodes.len()).filter(|n| self.nodes[*n].replica.is_some() && self.nodes[*n].shift == 0).collect();
+        let running: Vec<usize> = (0..self.nodes.len())
+            .filter(|n| self.nodes[*n].replica.is_some() && self.nodes[*n].shift == 0)
+            .collect();
         let node = running.get(node % running.len().max(1)).copied().unwrap_or(0);
         let until = self.now + lasts;
         let life = self.nodes[node].life;
@@ -117,10 +118,12 @@ impl World {
     fn reload(&mut self, node: usize, detail: u64) {
         let old = &self.nodes[node].settings;
         let longest = self.settings.timers.node_timeout.div_f64(1.0 + self.settings.timers.clock_drift);
-        let lease = self.settings.timers.lease_duration.mul_f64((40 + detail % 120) as f64 / 100.0).min(longest);
+        let lease =
+            self.settings.timers.lease_duration.mul_f64((60 + detail % 100) as f64 / 100.0).min(longest);
+        // How long stopping takes does not change with the settings, so the margin stays.
         let timers = Timers {
             lease_duration: lease,
-            renew_deadline: lease.mul_f64(0.7),
+            renew_deadline: lease.saturating_sub(self.settings.timers.margin()),
             retry_period: lease.min(self.settings.timers.lease_duration) / 6,
             ..old.timers.clone()
         };
@@ -140,7 +143,7 @@ impl World {
     fn touch_lease(&mut self, node: usize, kind: FaultKind, detail: u64) {
         let Some(id) = self.nodes[node].replica.as_ref().map(|replica| replica.id().clone()) else { return };
         let Some(at) = self.server.leases.iter().position(|lease| lease.record.replica == id) else { return };
-        let old = self.server.leases[at].record.clone();
+        let (old, genuine) = (self.server.leases[at].record.clone(), self.server.leases[at].genuine);
         if kind == FaultKind::EditLease {
             let mut record = old;
             match detail % 3 {
@@ -155,15 +158,19 @@ impl World {
         let (_, change) = self.server.delete_lease(at);
         change.into_iter().for_each(|change| self.broadcast(&change));
         if kind == FaultKind::RecreateLease {
-            let (_, change) = self.server.put_lease(None, old, true);
+            let (_, change) = self.server.put_lease(None, old, genuine);
             change.into_iter().for_each(|change| self.broadcast(&change));
         }
     }
 
     fn edit_map(&mut self, detail: u64) {
         let Some((_, Observed::Valid(map))) = &self.server.map else { return };
-        let owners: Vec<_> =
-            self.nodes.iter().filter_map(|node| node.replica.as_ref()).map(|replica| replica.id().clone()).collect();
+        let owners: Vec<_> = self
+            .nodes
+            .iter()
+            .filter_map(|node| node.replica.as_ref())
+            .map(|replica| replica.id().clone())
+            .collect();
         let Some(owner) = owners.get(detail as usize % owners.len().max(1)) else { return };
         let content = map.edited_by_hand(detail, owner);
         self.server.revision += 1;

@@ -1,6 +1,7 @@
 //! One simulated process: a replica with a clock, a cache, work in flight and a bad network.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::guards::{Guard, Guards};
 use crate::replica::{Event, Replica};
@@ -12,7 +13,6 @@ use crate::time::Moment;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flight {
     pub(super) life: u32,
-    pub(super) epoch: Epoch,
     /// The object as the cache had it.
     pub(super) version: u32,
     /// When it ends, in true time.
@@ -47,12 +47,12 @@ pub(super) struct Node {
     pub(super) flights: Vec<Option<Flight>>,
     pub(super) in_flight: u32,
     pub(super) drains: Vec<(SlotRange, Epoch)>,
-    /// How much of the margin stopping takes, in thousandths.
-    pub(super) stopping: u64,
+    /// How long stopping takes after the deadline: up to the margin.
+    stopping: Duration,
 }
 
 impl Node {
-    pub(super) fn new(name: usize, settings: Arc<Settings>, clock: (u64, u64), stopping: u64) -> Node {
+    pub(super) fn new(name: usize, settings: Arc<Settings>, clock: (u64, u64), stopping: Duration) -> Node {
         let slots = settings.identity.slots.get() as usize;
         Node {
             name,
@@ -99,8 +99,8 @@ impl Node {
     }
 
     /// How long stopping takes after the deadline.
-    pub(super) fn stopping_time(&self) -> std::time::Duration {
-        self.settings.timers.margin().mul_f64(self.stopping as f64 / 1000.0)
+    pub(super) fn stopping_time(&self) -> Duration {
+        self.stopping
     }
 
     /// Whether this process may have an effect on a slot's key at this true time.
@@ -111,8 +111,12 @@ impl Node {
     }
 
     fn is_in_flight(&self, slot: Slot, time: u64, now: Moment, guards: Guards) -> bool {
-        let Some(flight) = self.flights[slot as usize].filter(|flight| time < flight.until) else { return false };
-        let cap = flight.cap.or_else(|| self.replica.as_ref().map(|replica| replica.deadline() + self.stopping_time()));
+        let Some(flight) = self.flights[slot as usize].filter(|flight| time < flight.until) else {
+            return false;
+        };
+        let cap = flight
+            .cap
+            .or_else(|| self.replica.as_ref().map(|replica| replica.deadline() + self.stopping_time()));
         cap.is_some_and(|cap| now < cap) || !guards.on(Guard::Deadline)
     }
 

@@ -11,7 +11,7 @@ use crate::replica::{Event, Outcome};
 /// What is asked of the server.
 #[derive(Clone, Debug)]
 pub(super) enum Request {
-    CreateLease { record: LeaseRecord, tombstone: bool },
+    CreateLease(LeaseRecord),
     UpdateLease { uid: u64, resource_version: u64, record: LeaseRecord },
     DeleteLease { replica: ReplicaId, uid: u64 },
     ReadLease(ReplicaId),
@@ -77,12 +77,13 @@ impl Server {
     /// Carries a write out, or not.
     pub(super) fn write(&mut self, request: &Request) -> (Outcome, Option<Change>) {
         match request {
-            Request::CreateLease { record, .. } => match self.lease(&record.replica) {
+            Request::CreateLease(record) => match self.lease(&record.replica) {
                 Some(_) => (Outcome::Conflict, None),
                 None => self.put_lease(None, record.clone(), true),
             },
             Request::UpdateLease { uid, resource_version, record } => {
-                let Some(at) = self.leases.iter().position(|lease| lease.record.replica == record.replica) else {
+                let Some(at) = self.leases.iter().position(|lease| lease.record.replica == record.replica)
+                else {
                     return (Outcome::NotFound, None);
                 };
                 let found = &self.leases[at];
@@ -97,7 +98,11 @@ impl Server {
                 self.put_lease(Some(at), record.clone(), true)
             }
             Request::DeleteLease { replica, uid } => {
-                match self.leases.iter().position(|lease| lease.record.replica == *replica && lease.uid == *uid) {
+                match self
+                    .leases
+                    .iter()
+                    .position(|lease| lease.record.replica == *replica && lease.uid == *uid)
+                {
                     Some(at) => self.delete_lease(at),
                     None => (Outcome::NotFound, None),
                 }
@@ -154,7 +159,9 @@ impl Server {
 
     pub(super) fn read_map(&self) -> Event {
         match &self.map {
-            Some((version, observed)) => Event::Map { resource_version: *version, observed: observed.clone() },
+            Some((version, observed)) => {
+                Event::Map { resource_version: *version, observed: observed.clone() }
+            }
             None => Event::MapGone { resource_version: self.map_gone },
         }
     }
@@ -173,7 +180,8 @@ impl Server {
             Some(chance) if !self.maps.is_empty() => {
                 let back = (chance % 4).min(self.maps.len() as u64 - 1) as usize;
                 let (version, map) = &self.maps[self.maps.len() - 1 - back];
-                events.push(Event::Map { resource_version: *version, observed: Observed::Valid(map.clone()) });
+                events
+                    .push(Event::Map { resource_version: *version, observed: Observed::Valid(map.clone()) });
                 events.extend(self.old_leases.iter().map(|lease| Event::Lease(lease.clone())));
             }
             _ => events.push(self.read_map()),
@@ -181,10 +189,12 @@ impl Server {
         if stale.is_none() {
             events.extend(self.leases.iter().map(|lease| Event::Lease(lease.clone())));
             let gone = self.deleted.iter().filter(|(id, _)| self.lease(id).is_none());
-            events.extend(gone.map(|(id, version)| Event::LeaseGone {
-                replica: id.clone(),
-                resource_version: *version,
-            }));
+            events.extend(
+                gone.map(|(id, version)| Event::LeaseGone {
+                    replica: id.clone(),
+                    resource_version: *version,
+                }),
+            );
         }
         events
     }

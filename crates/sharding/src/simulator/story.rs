@@ -18,7 +18,9 @@ impl World {
             Action::WriteMap { resource_version, map } => format!("proposes on {resource_version}: {map}"),
             Action::CreateMap(map) => format!("creates the record: {map}"),
             Action::Restart(why) => format!("ends: {why}"),
-            Action::List | Action::ReadMap | Action::ReadLease(_) | Action::Report(_) | Action::Notify(_) => return,
+            Action::List | Action::ReadMap | Action::ReadLease(_) | Action::Report(_) | Action::Notify(_) => {
+                return;
+            }
             other => format!("{other:?}"),
         };
         let (now, deadline) = {

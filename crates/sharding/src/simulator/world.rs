@@ -119,9 +119,13 @@ impl World {
                 ..Rebalancing::default()
             },
         });
-        let drawn = faults(&mut chance, 5, lease, lease * 5, lease);
-        let faults: Vec<Fault> =
-            drawn.into_iter().enumerate().filter(|(at, _)| enabled >> at & 1 == 1).map(|(_, fault)| fault).collect();
+        let drawn = faults(&mut chance, 5, lease, lease * 4, lease);
+        let faults: Vec<Fault> = drawn
+            .into_iter()
+            .enumerate()
+            .filter(|(at, _)| enabled >> at & 1 == 1)
+            .map(|(_, fault)| fault)
+            .collect();
         let grows = |fault: &Fault| {
             matches!(fault.kind, FaultKind::MixedVersion | FaultKind::Storm | FaultKind::RollingUpdate)
         };
@@ -176,7 +180,8 @@ impl World {
             _ => self.chance.between(0, drift),
         };
         let clock = (self.chance.between(1_000_000, 100_000_000), rate);
-        let stopping = if self.chance.percent(60) { 1000 } else { self.chance.between(0, 1000) };
+        let part = if self.chance.percent(60) { 1000 } else { self.chance.between(0, 1000) };
+        let stopping = settings.timers.margin().mul_f64(part as f64 / 1000.0);
         self.nodes.push(Node::new(self.nodes.len(), settings, clock, stopping));
         self.nodes.len() - 1
     }
@@ -330,7 +335,7 @@ impl World {
             Action::List => self.send(node, Request::List, 0, None),
             Action::CreateLease(record) => {
                 let renewal = record.renewals;
-                self.send(node, Request::CreateLease { record, tombstone: false }, renewal, None);
+                self.send(node, Request::CreateLease(record), renewal, None);
             }
             Action::RenewLease { uid, resource_version, record } => {
                 let renewal = record.renewals;
@@ -343,14 +348,16 @@ impl World {
             Action::BuryLease(record) => {
                 self.check.mark(Mark::Bury);
                 let id = Some(record.replica.clone());
-                self.send(node, Request::CreateLease { record, tombstone: true }, 0, id);
+                self.send(node, Request::CreateLease(record), 0, id);
             }
             Action::DeleteLease { replica, uid } => {
                 self.send(node, Request::DeleteLease { replica, uid }, 0, None);
             }
             Action::ReadLease(id) => self.send(node, Request::ReadLease(id), 0, None),
             Action::ReadMap => self.send(node, Request::ReadMap, 0, None),
-            Action::CreateMap(map) => self.send(node, Request::WriteMap { resource_version: None, map }, 0, None),
+            Action::CreateMap(map) => {
+                self.send(node, Request::WriteMap { resource_version: None, map }, 0, None)
+            }
             Action::WriteMap { resource_version, map } => {
                 let request = Request::WriteMap { resource_version: Some(resource_version), map };
                 self.send(node, request, 0, None);
@@ -427,7 +434,11 @@ impl World {
     }
 
     fn latency(&mut self) -> u64 {
-        if self.chance.percent(90) { self.chance.between(1_000, 20_000) } else { self.chance.between(20_000, 300_000) }
+        if self.chance.percent(90) {
+            self.chance.between(1_000, 20_000)
+        } else {
+            self.chance.between(20_000, 300_000)
+        }
     }
 
     fn send(&mut self, node: usize, request: Request, renewal: u64, revoke: Option<ReplicaId>) {
@@ -439,6 +450,13 @@ impl World {
             true => self.chance.between(100_000, self.settings.timers.lease_duration.as_micros() as u64 * 2),
             false => self.latency(),
         };
+        if let Request::UpdateLease { record, .. } = &request
+            && (lost || delay > TIMEOUT)
+            && record.revoked.is_none()
+            && self.server.lease(&record.replica).is_some_and(|lease| lease.record.duration > record.duration)
+        {
+            self.check.mark(Mark::Shortened);
+        }
         let mut arrival =
             Box::new(Arrival { node, life, request, sent: self.now, began, awaited: true, renewal, revoke });
         if lost || delay > TIMEOUT {
@@ -461,10 +479,10 @@ impl World {
 
     fn answer(&self, arrival: &Arrival, outcome: Outcome) -> Option<Event> {
         match (&arrival.request, &arrival.revoke) {
-            (Request::CreateLease { .. } | Request::UpdateLease { .. }, Some(id)) => {
+            (Request::CreateLease(_) | Request::UpdateLease { .. }, Some(id)) => {
                 Some(Event::RevokeWritten { replica: id.clone(), outcome })
             }
-            (Request::CreateLease { .. } | Request::UpdateLease { .. }, None) => {
+            (Request::CreateLease(_) | Request::UpdateLease { .. }, None) => {
                 Some(Event::LeaseWritten { renewal: arrival.renewal, outcome })
             }
             (Request::WriteMap { .. }, _) => Some(Event::MapWritten(outcome)),
@@ -519,6 +537,9 @@ impl World {
             return Outcome::Conflict;
         }
         let (outcome, change) = self.server.write(&arrival.request);
+        if let Some(Change::Lease(lease)) = &change {
+            self.check.lease_written(lease);
+        }
         let applied = matches!(outcome, Outcome::Applied { .. });
         let map = match &arrival.request {
             Request::WriteMap { map, .. } => Some(map),
@@ -537,7 +558,7 @@ impl World {
         mark.into_iter().for_each(|mark| self.check.mark(mark));
         if let (Some(map), true) = (map, applied) {
             self.say(|| format!("server: {map}"));
-            if let Some(violation) = self.check.committed(map, &self.server) {
+            if let Some(violation) = self.check.committed(map) {
                 self.violated(violation);
             }
         }
@@ -595,11 +616,12 @@ impl World {
             return;
         }
         let calm = self.now >= self.calm;
-        self.soon(150_000, 350_000, Happening::Work(node, life));
+        self.soon(300_000, 700_000, Happening::Work(node, life));
         if self.now < self.nodes[node].paused_until {
             return;
         }
-        let heard = self.now >= self.nodes[node].cut_in.max(self.nodes[node].watch_cut).max(self.outage_until);
+        let heard =
+            self.now >= self.nodes[node].cut_in.max(self.nodes[node].watch_cut).max(self.outage_until);
         let slots = self.slots.get();
         let first = self.chance.below(u64::from(slots)) as Slot;
         let tries = if calm { slots } else { slots / 2 };
@@ -607,7 +629,9 @@ impl World {
         for slot in (0..tries).map(|step| (first + step) % slots) {
             let n = &mut self.nodes[node];
             let now = n.clock(self.now);
-            let Some(epoch) = n.replica.as_ref().and_then(|replica| replica.may_work(slot, now)) else { continue };
+            if n.replica.as_ref().and_then(|replica| replica.may_work(slot, now)).is_none() {
+                continue;
+            }
             let at = slot as usize;
             if n.flights[at].is_some() || (calm && self.check.handled[at] >= self.check.objects[at]) {
                 continue;
@@ -618,11 +642,13 @@ impl World {
             let version = n.cached[at];
             let long = !calm && self.chance.percent(25);
             let lasts = match long {
-                true => self.chance.between(500_000, self.settings.timers.lease_duration.as_micros() as u64 * 2),
+                true => {
+                    self.chance.between(500_000, self.settings.timers.lease_duration.as_micros() as u64 * 2)
+                }
                 false => self.chance.between(10_000, 300_000),
             };
             let until = self.now + lasts;
-            let flight = Flight { life, epoch, version, until, doomed: false, cap: None };
+            let flight = Flight { life, version, until, doomed: false, cap: None };
             self.nodes[node].flights[at] = Some(flight);
             self.nodes[node].in_flight += 1;
             self.at(until, Happening::WorkEnds(node, life, slot));
@@ -639,7 +665,9 @@ impl World {
 
     fn work_ends(&mut self, node: usize, life: u32, slot: Slot) {
         let at = slot as usize;
-        let Some(flight) = self.nodes[node].flights[at].filter(|flight| flight.until <= self.now) else { return };
+        let Some(flight) = self.nodes[node].flights[at].filter(|flight| flight.until <= self.now) else {
+            return;
+        };
         if self.now < self.nodes[node].paused_until {
             // The process stands still; its work ends when it goes on.
             let back = self.nodes[node].paused_until + 1;
@@ -654,7 +682,8 @@ impl World {
         self.nodes[node].in_flight -= 1;
         let replica = self.nodes[node].replica.as_ref().filter(|_| flight.life == self.nodes[node].life);
         // The fenced client lets the last write through only before the deadline and in the epoch of the start.
-        let effect = replica.is_some_and(|replica| now < replica.deadline() && replica.may_be_in_flight(slot));
+        let effect =
+            replica.is_some_and(|replica| now < replica.deadline() && replica.may_be_in_flight(slot));
         if effect && !flight.doomed {
             self.check_overlap(node, SlotRange::one(slot));
             self.check.handled_by(node, flight.life, slot, flight.version);
