@@ -175,6 +175,13 @@ pub fn accept_discovery(headers: &HeaderMap) -> Option<bool> {
     None
 }
 
+/// Whether the client would rather have one of these media types than JSON.
+pub fn prefers(headers: &HeaderMap, media_types: &[&str]) -> bool {
+    let json = ["application/json", "application/*", "*/*"];
+    let known = |media: &&str| media_types.contains(media) || json.contains(media);
+    ranges(headers).iter().map(|range| range.media).find(known).is_some_and(|m| media_types.contains(&m))
+}
+
 /// The media type of the body, without parameters.
 fn content_type(headers: &HeaderMap) -> &str {
     let text = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();

@@ -11,9 +11,11 @@ use serde_json::{Value, json};
 use super::dialect::Dialect;
 use super::paths;
 use super::schema::Models;
+use super::swagger;
 use crate::health;
 use crate::registry::{Registry, Resource};
 
+const TITLE: &str = "Kubernetes";
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
 /// What a document is about.
@@ -81,10 +83,7 @@ pub fn everything(registry: &Registry) -> Subject {
 /// Writes the document as JSON.
 pub fn write(subject: &Subject, out: &mut dyn Write) -> io::Result<()> {
     let dialect = if subject.path.is_empty() { Dialect::V2 } else { Dialect::V3 };
-    let versions: Vec<(&str, &str)> = subject.group_versions.iter().map(|(g, v)| (&**g, &**v)).collect();
-    let models = Models::new(dialect, &versions);
-    let version = health::version()["gitVersion"].clone();
-    let info = json!({"title": "Kubernetes", "version": version});
+    let info = json!({"title": TITLE, "version": version()});
     match dialect {
         Dialect::V2 => write!(out, "{{\"swagger\":\"2.0\",\"info\":{info},\"paths\":")?,
         Dialect::V3 => write!(out, "{{\"openapi\":\"3.0.0\",\"info\":{info},\"paths\":")?,
@@ -109,18 +108,7 @@ pub fn write(subject: &Subject, out: &mut dyn Write) -> io::Result<()> {
         Dialect::V3 => b",\"components\":{\"schemas\":".as_slice(),
     })?;
     let mut entries = Entries::new(out);
-    for resource in subject.resources.iter().filter(|r| r.type_id.is_none()) {
-        for (name, schema) in untyped(resource, dialect) {
-            entries.write(&name, &schema)?;
-            references(&schema, &mut named);
-            named.remove(&name);
-        }
-    }
-    for name in models.closure(named) {
-        if let Some(schema) = models.schema(&name) {
-            entries.write(&name, &schema)?;
-        }
-    }
+    write_models(subject, dialect, named, &mut |name, schema| entries.write(name, schema))?;
     let out = entries.finish()?;
     let scheme = json!({"BearerToken": {
         "description": "Bearer Token authentication", "in": "header", "name": "authorization", "type": "apiKey",
@@ -131,6 +119,51 @@ pub fn write(subject: &Subject, out: &mut dyn Write) -> io::Result<()> {
         }
         Dialect::V3 => write!(out, ",\"securitySchemes\":{scheme}}}}}"),
     }
+}
+
+/// Writes the models of Swagger 2 in protobuf. Paths are left out: what reads this form, kubectl among others, looks
+/// models up by group, version and kind.
+pub fn write_protobuf(subject: &Subject, out: &mut dyn Write) -> io::Result<()> {
+    let dialect = Dialect::V2;
+    let mut named = BTreeSet::new();
+    small_paths(subject, dialect).iter().for_each(|(_, item)| references(item, &mut named));
+    for resource in &subject.resources {
+        paths::of_resource(dialect, resource).iter().for_each(|(_, item)| references(item, &mut named));
+    }
+    let mut models = Vec::new();
+    write_models(subject, dialect, named, &mut |name, schema| {
+        swagger::put_model(&mut models, name, schema);
+        Ok(())
+    })?;
+    out.write_all(&swagger::document(TITLE, &version(), &models))
+}
+
+fn version() -> String {
+    health::version()["gitVersion"].as_str().unwrap_or_default().to_owned()
+}
+
+/// The models of the named and of all that they refer to.
+fn write_models(
+    subject: &Subject,
+    dialect: Dialect,
+    mut named: BTreeSet<String>,
+    put: &mut dyn FnMut(&str, &Value) -> io::Result<()>,
+) -> io::Result<()> {
+    let versions: Vec<(&str, &str)> = subject.group_versions.iter().map(|(g, v)| (&**g, &**v)).collect();
+    let models = Models::new(dialect, &versions);
+    for resource in subject.resources.iter().filter(|r| r.type_id.is_none()) {
+        for (name, schema) in untyped(resource, dialect) {
+            put(&name, &schema)?;
+            references(&schema, &mut named);
+            named.remove(&name);
+        }
+    }
+    for name in models.closure(named) {
+        if let Some(schema) = models.schema(&name) {
+            put(&name, &schema)?;
+        }
+    }
+    Ok(())
 }
 
 /// Discovery and what else is one GET.

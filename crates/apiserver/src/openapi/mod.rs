@@ -11,6 +11,7 @@ mod parameters;
 mod paths;
 mod scalars;
 mod schema;
+mod swagger;
 #[cfg(test)]
 mod tests;
 
@@ -39,10 +40,24 @@ use document::Subject;
 
 const YEAR: i64 = 365 * 24 * 3600;
 
+/// What clients call Swagger 2 in protobuf, and what it is called in answers.
+const SWAGGER_PROTOBUF: &[&str] = &[
+    "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+];
+
 /// The documents made so far.
 #[derive(Default)]
 pub struct Documents {
-    made: Mutex<HashMap<String, Made>>,
+    made: Mutex<HashMap<(String, Form), Made>>,
+}
+
+/// What a document is written in.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Form {
+    Json,
+    /// Of Swagger 2 only: the form in which Go clients ask for it.
+    Protobuf,
 }
 
 /// What is kept of a document.
@@ -74,10 +89,14 @@ pub fn answer(
         None => None,
     };
     let Some(subject) = subject else { return Ok(bare(404)) };
-    if !negotiate::accept(headers, false).is_ok_and(negotiate::Accepted::is_json) {
+    let form = if path == "v2" && negotiate::prefers(headers, SWAGGER_PROTOBUF) {
+        Form::Protobuf
+    } else if negotiate::accept(headers, false).is_ok_and(negotiate::Accepted::is_json) {
+        Form::Json
+    } else {
         return Ok(bare(406));
-    }
-    let document = documents.get(&subject)?;
+    };
+    let document = documents.get(&subject, form)?;
     let tag = format!("\"{}\"", document.hash);
     let mut reply = match hash.filter(|hash| !hash.is_empty() && !subject.path.is_empty()) {
         Some(hash) if *hash != *document.hash => {
@@ -87,9 +106,9 @@ pub fn answer(
         }
         hash => {
             let mut reply = if knows(headers, &tag) {
-                Reply::full(304, "", "application/json")
+                Reply::full(304, "", form.media_type())
             } else {
-                body(&document, headers)?
+                body(&document, form, headers)?
             };
             if hash.is_some() {
                 add(&mut reply, CACHE_CONTROL, "public, immutable");
@@ -128,33 +147,40 @@ fn url(path: &str, hash: &str) -> String {
 impl Documents {
     /// The hash of a document that need not be kept.
     fn hash(&self, subject: &Subject) -> Outcome<Arc<str>> {
-        if let Some(made) = self.kept(subject) {
+        if let Some(made) = self.kept(subject, Form::Json) {
             return Ok(made.hash);
         }
         let hash = hash_of(|out| document::write(subject, out)).map_err(|e| internal(&e))?;
-        self.keep(subject, Made { of: subject.resources.clone(), hash: hash.clone(), gzip: None });
+        self.keep(
+            subject,
+            Form::Json,
+            Made { of: subject.resources.clone(), hash: hash.clone(), gzip: None },
+        );
         Ok(hash)
     }
 
     /// The document, compressed.
-    fn get(&self, subject: &Subject) -> Outcome<Made> {
-        if let Some(made) = self.kept(subject)
+    fn get(&self, subject: &Subject, form: Form) -> Outcome<Made> {
+        if let Some(made) = self.kept(subject, form)
             && made.gzip.is_some()
         {
             return Ok(made);
         }
         let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
-        let hash =
-            hash_of(|out| document::write(subject, &mut Both(&mut gzip, out))).map_err(|e| internal(&e))?;
+        let write = match form {
+            Form::Json => document::write,
+            Form::Protobuf => document::write_protobuf,
+        };
+        let hash = hash_of(|out| write(subject, &mut Both(&mut gzip, out))).map_err(|e| internal(&e))?;
         let mut bytes = gzip.finish().map_err(|e| internal(&e))?;
         bytes.shrink_to_fit();
         let made = Made { of: subject.resources.clone(), hash, gzip: Some(bytes.into()) };
-        self.keep(subject, made.clone());
+        self.keep(subject, form, made.clone());
         Ok(made)
     }
 
-    fn kept(&self, subject: &Subject) -> Option<Made> {
-        let made = self.made.lock().get(&subject.path)?.clone();
+    fn kept(&self, subject: &Subject, form: Form) -> Option<Made> {
+        let made = self.made.lock().get(&(subject.path.clone(), form))?.clone();
         let same = made.of.len() == subject.resources.len()
             && made.of.iter().zip(&subject.resources).all(|(a, b)| Arc::ptr_eq(a, b));
         same.then_some(made)
@@ -162,11 +188,20 @@ impl Documents {
 
     /// Documents of groups that are not served any more; the one of everything at once has no path.
     fn forget_others(&self, paths: &Map<String, Value>) {
-        self.made.lock().retain(|path, _| path.is_empty() || paths.contains_key(path));
+        self.made.lock().retain(|(path, _), _| path.is_empty() || paths.contains_key(path));
     }
 
-    fn keep(&self, subject: &Subject, made: Made) {
-        self.made.lock().insert(subject.path.clone(), made);
+    fn keep(&self, subject: &Subject, form: Form, made: Made) {
+        self.made.lock().insert((subject.path.clone(), form), made);
+    }
+}
+
+impl Form {
+    fn media_type(self) -> &'static str {
+        match self {
+            Form::Json => "application/json",
+            Form::Protobuf => SWAGGER_PROTOBUF[0],
+        }
     }
 }
 
@@ -213,16 +248,16 @@ impl Write for Both<'_> {
     }
 }
 
-fn body(document: &Made, headers: &HeaderMap) -> Outcome<Reply> {
+fn body(document: &Made, form: Form, headers: &HeaderMap) -> Outcome<Reply> {
     let gzip = document.gzip.clone().unwrap_or_default();
     if accepts_gzip(headers) {
-        let mut reply = Reply::full(200, gzip, "application/json");
+        let mut reply = Reply::full(200, gzip, form.media_type());
         add(&mut reply, CONTENT_ENCODING, "gzip");
         return Ok(reply);
     }
     let mut plain = Vec::new();
     GzDecoder::new(gzip.as_ref()).read_to_end(&mut plain).map_err(|e| internal(&e))?;
-    Ok(Reply::full(200, plain, "application/json"))
+    Ok(Reply::full(200, plain, form.media_type()))
 }
 
 /// Whether the client says that it has this version.

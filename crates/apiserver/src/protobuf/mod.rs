@@ -7,7 +7,7 @@
 mod decode;
 mod encode;
 mod tags;
-mod wire;
+pub mod wire;
 
 use shoal_objects::{Map, Value};
 
