@@ -13,6 +13,7 @@ use shoal_objects::meta;
 use shoal_store::{EventKind, Object, Precondition, Range, WriteError};
 
 use crate::access::UserInfo;
+use crate::aggregate;
 use crate::audit::Trail;
 use crate::encode;
 use crate::handlers::{Call, complete, delete, served};
@@ -65,6 +66,7 @@ pub async fn changed(server: &Arc<Inner>, name: &str) {
         settle(server, &other, &mut held).await;
     }
     server.serve_custom(held.values().flat_map(|d| &d.resources));
+    aggregate::custom_changed(server).await;
     let terminating = held.get(name).is_some_and(|d| d.resources.iter().any(is_terminating));
     drop(held);
     if terminating {

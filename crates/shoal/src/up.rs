@@ -111,6 +111,7 @@ pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
 
     let mut options = Options::new(store.clone(), pki.service_account_key().to_vec());
     options.clock = clock;
+    options.front_proxy = Some(pki.front_proxy().clone());
     options.audit = args.audit_log.map(|path| {
         let level = match args.audit_level {
             AuditLevel::Metadata => Level::Metadata,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::Request;
 use kube::Client;
 use shoal_apiserver::access::UserInfo;
+use shoal_apiserver::access::pki::FrontProxy;
 use shoal_apiserver::access::tokens;
 use shoal_apiserver::audit::AuditOptions;
 use shoal_apiserver::{Abilities, Options, Server};
@@ -31,6 +32,7 @@ pub struct Builder {
     abilities: Abilities,
     history_events: Option<usize>,
     audit: Option<AuditOptions>,
+    front_proxy: Option<FrontProxy>,
 }
 
 impl Cluster {
@@ -41,7 +43,13 @@ impl Cluster {
 
     /// A cluster with settings.
     pub fn builder() -> Builder {
-        Builder { seed: None, abilities: Abilities::default(), history_events: None, audit: None }
+        Builder {
+            seed: None,
+            abilities: Abilities::default(),
+            history_events: None,
+            audit: None,
+            front_proxy: None,
+        }
     }
 
     /// A cluster around a server that was started elsewhere, say on a store of one's own.
@@ -110,6 +118,13 @@ impl Builder {
         self
     }
 
+    /// How extension API servers recognise the server.
+    #[must_use]
+    pub fn front_proxy(mut self, front_proxy: FrontProxy) -> Builder {
+        self.front_proxy = Some(front_proxy);
+        self
+    }
+
     /// Starts the cluster.
     ///
     /// # Panics
@@ -124,6 +139,7 @@ impl Builder {
         let mut options = Options::new(Store::memory(store), token_key());
         options.abilities = self.abilities;
         options.audit = self.audit;
+        options.front_proxy = self.front_proxy;
         if let Some(seed) = self.seed {
             options.entropy = Entropy::seeded(seed);
             options.clock = Clock::from_fn(move || {

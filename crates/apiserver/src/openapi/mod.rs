@@ -31,6 +31,7 @@ use ring::digest::{Context, SHA512};
 use serde_json::{Map, Value, json};
 use shoal_objects::Timestamp;
 
+use crate::aggregate::Delegates;
 use crate::negotiate;
 use crate::registry::{Registry, Resource};
 use crate::response::{Reply, accepts_gzip};
@@ -59,6 +60,7 @@ struct Made {
 pub fn answer(
     documents: &Documents,
     registry: &Registry,
+    delegates: &Delegates,
     path: &str,
     headers: &HeaderMap,
     hash: Option<&str>,
@@ -66,7 +68,7 @@ pub fn answer(
 ) -> Outcome<Reply> {
     if path == "v3" {
         // As plain text, like the real server.
-        return Ok(Reply::text(200, index(documents, registry)?.to_string()));
+        return Ok(Reply::text(200, index(documents, registry, delegates)?.to_string()));
     }
     let subject = match path.strip_prefix("v3/") {
         Some(path) => document::subject(registry, path),
@@ -109,7 +111,7 @@ fn bare(status: u16) -> Reply {
 }
 
 /// Where every document is found.
-fn index(documents: &Documents, registry: &Registry) -> Outcome<Value> {
+fn index(documents: &Documents, registry: &Registry, delegates: &Delegates) -> Outcome<Value> {
     let mut paths = Map::new();
     for path in document::all(registry) {
         if let Some(subject) = document::subject(registry, &path) {
@@ -118,7 +120,19 @@ fn index(documents: &Documents, registry: &Registry) -> Outcome<Value> {
         }
     }
     documents.forget_others(&paths);
+    // Documents of group versions that others serve are theirs.
+    for delegate in delegates.iter() {
+        let path = paths_of(&delegate.group, &delegate.version);
+        match &delegate.discovered().open_api {
+            Some(url) => paths.insert(path, json!({"serverRelativeURL": url})),
+            None => paths.remove(&path),
+        };
+    }
     Ok(json!({"paths": paths}))
+}
+
+fn paths_of(group: &str, version: &str) -> String {
+    format!("apis/{group}/{version}")
 }
 
 fn url(path: &str, hash: &str) -> String {

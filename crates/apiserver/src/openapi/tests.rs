@@ -24,7 +24,8 @@ fn ask(
 ) -> Response<Body> {
     let headers: HeaderMap =
         headers.iter().map(|(k, v)| (k.clone(), HeaderValue::from_str(v).expect("header"))).collect();
-    let reply = answer(documents, &REGISTRY, path, &headers, hash, Timestamp(0)).expect("answer");
+    let reply = answer(documents, &REGISTRY, &Delegates::default(), path, &headers, hash, Timestamp(0))
+        .expect("answer");
     reply.finish(&headers, &[])
 }
 

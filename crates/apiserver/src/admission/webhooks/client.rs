@@ -1,25 +1,17 @@
 //! The call to a webhook: one HTTPS request, bounded in time and size.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use http::{Request, Uri};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use rustls::crypto::ring;
-use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, ServerName};
+use rustls::ClientConfig;
 use serde_json::Value;
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
-use super::service::{Backend, resolve};
+use crate::backend::{self, Backend, Trust, client_config, resolve};
 use crate::handlers::Call;
 use crate::kinds::access::{field, int_at, part, str_at};
 
@@ -47,7 +39,7 @@ pub async fn post(call: &Call<'_>, webhook: &Value, body: String) -> Result<Byte
         let url = &endpoint.url;
         format!("failed to call webhook: Post \"{url}?timeout={}s\": {why}", timeout.as_secs())
     };
-    let tls = tls(str_at(config, "caBundle")).map_err(told)?;
+    let tls = client_config(Trust::Bundle(str_at(config, "caBundle")), None).map_err(told)?;
     let exchange = exchange(&endpoint, tls, body, timeout);
     match tokio::time::timeout(timeout, exchange).await {
         Ok(answer) => answer.map_err(told),
@@ -64,7 +56,8 @@ async fn endpoint(call: &Call<'_>, config: &Value) -> Result<Endpoint, String> {
             "" => "/".to_owned(),
             path => path.to_owned(),
         };
-        let backend = resolve(call, namespace, name, port).await?;
+        let backend = resolve(call.server, namespace, name, port).await;
+        let backend = backend.map_err(|why| why.told(namespace, name, port))?;
         return Ok(Endpoint { url: format!("https://{host}:{port}{path}"), host, path, backend });
     }
     let text = str_at(config, "url");
@@ -75,34 +68,13 @@ async fn endpoint(call: &Call<'_>, config: &Value) -> Result<Endpoint, String> {
     Ok(Endpoint { url: text.to_owned(), host, path: url.path().to_owned(), backend })
 }
 
-/// Trusts the webhook's own authority, and nobody else.
-fn tls(bundle: &str) -> Result<Arc<ClientConfig>, String> {
-    if bundle.is_empty() {
-        return Err("tls: clientConfig.caBundle is empty: this server trusts no other authorities".to_owned());
-    }
-    let pem = BASE64_STANDARD.decode(bundle).map_err(|e| format!("tls: caBundle is not base64: {e}"))?;
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&pem) {
-        let certificate = certificate.map_err(|e| format!("tls: caBundle is not PEM: {e:?}"))?;
-        roots.add(certificate).map_err(|e| format!("tls: caBundle: {e}"))?;
-    }
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|e| format!("tls: {e}"))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(Arc::new(config))
-}
-
 async fn exchange(
     endpoint: &Endpoint,
     tls: Arc<ClientConfig>,
     body: String,
     timeout: Duration,
 ) -> Result<Bytes, String> {
-    let stream = connect(&endpoint.backend).await?;
-    let name = ServerName::try_from(endpoint.host.clone()).map_err(|e| format!("tls: {e}"))?;
-    let stream = TlsConnector::from(tls).connect(name, stream).await.map_err(|e| format!("tls: {e}"))?;
+    let stream = backend::connect(&endpoint.backend, &endpoint.host, tls).await?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|e| e.to_string())?;
     let request = Request::post(format!("{}?timeout={}s", endpoint.path, timeout.as_secs()))
         .header("host", &endpoint.host)
@@ -130,22 +102,4 @@ async fn exchange(
         answer = answer => answer,
         ended = connection => Err(ended.err().map_or_else(|| "EOF".to_owned(), |e| e.to_string())),
     }
-}
-
-async fn connect(backend: &Backend) -> Result<TcpStream, String> {
-    let addresses: Vec<SocketAddr> = match backend {
-        Backend::Addresses(addresses) => addresses.clone(),
-        Backend::Host(host, port) => {
-            let found = tokio::net::lookup_host((host.as_str(), *port)).await;
-            found.map_err(|e| format!("dial tcp: lookup {host}: {e}"))?.collect()
-        }
-    };
-    let mut last = "dial tcp: no address".to_owned();
-    for address in addresses {
-        match TcpStream::connect(address).await {
-            Ok(stream) => return Ok(stream),
-            Err(e) => last = format!("dial tcp {address}: {e}"),
-        }
-    }
-    Err(last)
 }

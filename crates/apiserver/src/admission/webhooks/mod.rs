@@ -7,7 +7,6 @@
 mod client;
 pub(super) mod matching;
 pub(super) mod review;
-mod service;
 
 use futures::future::join_all;
 use http::StatusCode;
