@@ -67,9 +67,9 @@ impl Reply {
         Reply::new(200, Body::List(body), "application/json")
     }
 
-    /// A watch in JSON.
-    pub fn watch(body: WatchBody) -> Reply {
-        Reply::new(200, Body::Watch(Box::new(body)), "application/json")
+    /// A watch.
+    pub fn watch(body: WatchBody, encoding: Encoding) -> Reply {
+        Reply::new(200, Body::Watch(Box::new(body)), watch_type(encoding))
     }
 
     /// Plain text.
@@ -132,6 +132,14 @@ impl From<Failure> for Reply {
             reply.headers.push((RETRY_AFTER, HeaderValue::from(seconds)));
         }
         reply
+    }
+}
+
+/// The content type of a watch. There are no streams in YAML.
+pub fn watch_type(encoding: Encoding) -> &'static str {
+    match encoding {
+        Encoding::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+        _ => "application/json",
     }
 }
 

@@ -38,7 +38,7 @@ use crate::registry::{Registry, Resource};
 use crate::request::{Query, Route, Target, route, verb};
 use crate::response::Reply;
 use crate::status::{Failure, Outcome};
-use crate::{admission, bootstrap, definitions, discovery, health, openapi};
+use crate::{admission, bootstrap, definitions, discovery, health, openapi, protobuf};
 
 /// Bodies above this are refused.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
@@ -118,6 +118,8 @@ pub struct Inner {
     pub quota_locks: QuotaLocks,
     /// The CustomResourceDefinitions in force.
     pub definitions: definitions::Definitions,
+    /// Watch events in protobuf.
+    pub frames: protobuf::frames::Frames,
     /// Who else serves group versions.
     pub aggregator: Aggregator,
     registry: RwLock<Arc<Registry>>,
@@ -204,6 +206,7 @@ impl Server {
             policies: admission::policies::Compiled::default(),
             quota_locks: QuotaLocks::default(),
             definitions: definitions::Definitions::default(),
+            frames: protobuf::frames::Frames::default(),
             aggregator: Aggregator::new(options.front_proxy),
             registry: RwLock::new(Arc::new(Registry::builtin())),
             documents: openapi::Documents::default(),
@@ -297,8 +300,7 @@ impl Server {
                 return aggregate::forward(inner, &delegate, &user, parts, body, is_long).await;
             }
         };
-        // Watches are JSON: every client that can read protobuf frames can read those.
-        let protobuf = target.resource.type_id.is_some() && verb != "watch";
+        let protobuf = protobuf::has_form(&target.resource.api_version, &target.resource.kind);
         let accepted = negotiate::accept(&parts.headers, protobuf)?;
         // Nobody who may not do this has anything read from them.
         let body = read_body(parts, body).await?;

@@ -16,9 +16,10 @@ use crate::encode;
 use crate::handlers::{Call, list, served, view};
 use crate::kinds::options;
 use crate::metrics::Gauge;
-use crate::negotiate::View;
+use crate::negotiate::{Encoding, View};
+use crate::protobuf::{self, frames::Key};
 use crate::registry::Resource;
-use crate::response::Reply;
+use crate::response::{Reply, watch_type};
 use crate::selection::Selection;
 use crate::server::Inner;
 use crate::status::{Failure, Outcome};
@@ -38,6 +39,7 @@ pub struct WatchBody {
     resource: Arc<Resource>,
     namespace: String,
     selection: Selection,
+    encoding: Encoding,
     view: View,
     include: Include,
     /// Column definitions go with the first Table only.
@@ -95,7 +97,7 @@ pub async fn watch(call: &Call<'_>) -> Outcome<Reply> {
         })?,
     };
     if let Some(custom) = resource.custom.as_ref().filter(|custom| from != 0 && from < custom.since) {
-        return Ok(Reply::full(200, expired_event(from, custom.since), "application/json"));
+        return Ok(expired(call.accepted.encoding, from, custom.since));
     }
     let streaming_list = send_initial_events == Some(true);
     let skip_initial = send_initial_events == Some(false);
@@ -115,7 +117,7 @@ pub async fn watch(call: &Call<'_>) -> Outcome<Reply> {
         start = store.revision();
     }
     let Ok(watcher) = store.watch(&resource.table, start) else {
-        return Ok(Reply::full(200, expired_event(start, store.compacted()), "application/json"));
+        return Ok(expired(call.accepted.encoding, start, store.compacted()));
     };
     let seconds = match timeout {
         Some(n) if n > 0 => n.unsigned_abs().min(LONGEST),
@@ -127,6 +129,7 @@ pub async fn watch(call: &Call<'_>) -> Outcome<Reply> {
         resource,
         namespace,
         selection,
+        encoding: call.accepted.encoding,
         view: call.accepted.view,
         include,
         columns_sent: false,
@@ -139,12 +142,27 @@ pub async fn watch(call: &Call<'_>) -> Outcome<Reply> {
         _open: call.server.metrics.watcher_opened(),
         audit: None,
     };
-    Ok(Reply::watch(body))
+    Ok(Reply::watch(body, call.accepted.encoding))
 }
 
-fn expired_event(asked: u64, oldest: u64) -> Bytes {
+/// A watch that ends before it begins.
+fn expired(encoding: Encoding, asked: u64, oldest: u64) -> Reply {
+    Reply::full(200, expired_event(encoding, asked, oldest), watch_type(encoding))
+}
+
+fn expired_event(encoding: Encoding, asked: u64, oldest: u64) -> Bytes {
     let failure = Failure::expired(format!("too old resource version: {asked} ({oldest})"));
-    encode::event_of("ERROR", &failure.to_status())
+    event_of(encoding, "ERROR", &failure.to_status())
+}
+
+/// An event made of an object that is not a stored buffer.
+fn event_of(encoding: Encoding, name: &str, object: &Value) -> Bytes {
+    if encoding == Encoding::Protobuf {
+        let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+        let encoded = protobuf::encode_response(text("apiVersion"), text("kind"), object);
+        return protobuf::watch_frame(name, &encoded.unwrap_or_default()).into();
+    }
+    encode::event_of(name, object)
 }
 
 impl WatchBody {
@@ -161,8 +179,7 @@ impl WatchBody {
                 Phase::Initial(objects) => {
                     let batch: Vec<Arc<Object>> = take_bytes(objects);
                     let done = objects.as_slice().is_empty();
-                    let mut frames: Vec<Bytes> =
-                        batch.iter().map(|o| self.frame(EventKind::Created, o, None)).collect();
+                    let mut frames: Vec<Bytes> = batch.iter().map(|o| self.initial_frame(o)).collect();
                     if done {
                         self.phase = Phase::Live;
                         if let Some(revision) = self.initial_bookmark.take() {
@@ -185,7 +202,11 @@ impl WatchBody {
                     Poll::Ready(Err(_)) => {
                         self.phase = Phase::Closed;
                         let seen = self.watcher.progress();
-                        return Poll::Ready(Some(expired_event(seen, self.server.store.compacted())));
+                        return Poll::Ready(Some(expired_event(
+                            self.encoding,
+                            seen,
+                            self.server.store.compacted(),
+                        )));
                     }
                     Poll::Pending => return self.poll_timers(cx),
                 },
@@ -253,23 +274,46 @@ impl WatchBody {
         }
     }
 
+    /// An object that was there before the watch. In JSON that is its buffer; in protobuf it is not kept for others.
+    fn initial_frame(&mut self, object: &Arc<Object>) -> Bytes {
+        match self.encoding {
+            Encoding::Protobuf => self.made_frame("ADDED", object, None),
+            _ => self.frame(EventKind::Created, object, None),
+        }
+    }
+
     fn frame(&mut self, kind: EventKind, object: &Arc<Object>, at: Option<u64>) -> Bytes {
+        let name = match kind {
+            EventKind::Created => "ADDED",
+            EventKind::Updated => "MODIFIED",
+            EventKind::Deleted => "DELETED",
+        };
+        if self.encoding == Encoding::Protobuf {
+            let key = Key {
+                revision: object.revision,
+                shown_at: at,
+                event: name,
+                view: self.view,
+                resource: Arc::as_ptr(&self.resource).addr(),
+            };
+            let server = self.server.clone();
+            return server.frames.get(key, object.value.len(), || self.made_frame(name, object, at));
+        }
         if self.view == View::Full && self.resource.shows_as_stored(object) {
             return match at {
                 None => encode::event(&object.value, kind),
                 Some(revision) => encode::event_at(&object.value, kind, revision),
             };
         }
+        self.made_frame(name, object, at)
+    }
+
+    fn made_frame(&mut self, name: &str, object: &Arc<Object>, at: Option<u64>) -> Bytes {
         let mut value = served(&self.resource, object).unwrap_or(Value::Null);
         if let Some(revision) = at {
             value["metadata"]["resourceVersion"] = Value::from(revision.to_string());
         }
-        let name = match kind {
-            EventKind::Created => "ADDED",
-            EventKind::Updated => "MODIFIED",
-            EventKind::Deleted => "DELETED",
-        };
-        encode::event_of(name, &self.shown(value))
+        event_of(self.encoding, name, &self.shown(value))
     }
 
     fn shown(&mut self, object: Value) -> Value {
@@ -283,7 +327,7 @@ impl WatchBody {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
         let object = json!({"kind": &*self.resource.kind, "apiVersion": &*self.resource.api_version, "metadata": metadata});
-        encode::event_of("BOOKMARK", &self.shown(object))
+        event_of(self.encoding, "BOOKMARK", &self.shown(object))
     }
 }
 

@@ -6,6 +6,8 @@
 
 mod decode;
 mod encode;
+pub mod frames;
+mod partial;
 mod tags;
 mod wire;
 
@@ -76,16 +78,29 @@ pub fn decode_request(body: &[u8]) -> Result<(String, String, Value), ProtoError
     Ok((api_version, kind, Value::Object(object)))
 }
 
+/// Whether objects of the kind can be written.
+pub fn has_form(api_version: &str, kind: &str) -> bool {
+    type_of(api_version, kind).is_some()
+}
+
 /// Writes an object that has the shape of its kind, with its envelope. `None` if the kind has no protobuf form.
 pub fn encode_response(api_version: &str, kind: &str, object: &Value) -> Option<Vec<u8>> {
-    let id = type_of(api_version, kind)?;
     let empty = Map::new();
+    let members = object.as_object().unwrap_or(&empty);
+    let write: Box<dyn FnOnce(&mut Vec<u8>)> = match (api_version.strip_prefix("meta.k8s.io/"), kind) {
+        (Some(_), "PartialObjectMetadata") => Box::new(|out| partial::object(members, out)),
+        (Some(_), "PartialObjectMetadataList") => Box::new(|out| partial::list(members, out)),
+        _ => {
+            let id = type_of(api_version, kind)?;
+            Box::new(move |out| encode::message(id, members, out))
+        }
+    };
     let mut out = PREFIX.to_vec();
     wire::nested(&mut out, 1, |out| {
         wire::put_bytes(out, 1, api_version.as_bytes());
         wire::put_bytes(out, 2, kind.as_bytes());
     });
-    wire::nested(&mut out, 2, |out| encode::message(id, object.as_object().unwrap_or(&empty), out));
+    wire::nested(&mut out, 2, write);
     // The real server writes both, empty.
     wire::put_bytes(&mut out, 3, b"");
     wire::put_bytes(&mut out, 4, b"");
