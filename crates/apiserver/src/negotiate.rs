@@ -178,6 +178,17 @@ pub fn accept_discovery(headers: &HeaderMap) -> Option<bool> {
     None
 }
 
+/// Whether the Swagger 2 document is asked for in protobuf (`Some(true)`) or in JSON (`Some(false)`).
+pub fn accept_swagger(headers: &HeaderMap) -> Option<bool> {
+    ranges(headers).iter().find_map(|range| match range.media {
+        // The name with the @ is the older one.
+        "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+        | "application/com.github.proto-openapi.spec.v2.v1.0+protobuf" => Some(true),
+        "application/json" | "application/*" | "*/*" => Some(false),
+        _ => None,
+    })
+}
+
 /// The media type of the body, without parameters.
 fn content_type(headers: &HeaderMap) -> &str {
     let text = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();

@@ -9,7 +9,7 @@ mod encode;
 pub mod frames;
 mod partial;
 mod tags;
-mod wire;
+pub(crate) mod wire;
 
 use shoal_objects::{Map, Value};
 
