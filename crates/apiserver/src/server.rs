@@ -16,6 +16,7 @@ use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use shoal_objects::{Clock, Entropy, meta};
 use shoal_store::{Object, Range, Store};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::access::files::FileError;
@@ -118,6 +119,8 @@ pub struct Inner {
     pub quota_locks: QuotaLocks,
     /// The CustomResourceDefinitions in force.
     pub definitions: definitions::Definitions,
+    /// Told when other custom kinds are served than before.
+    pub kinds_changed: Arc<Notify>,
     /// Watch events in protobuf.
     pub frames: protobuf::frames::Frames,
     /// Who else serves group versions.
@@ -206,6 +209,7 @@ impl Server {
             policies: admission::policies::Compiled::default(),
             quota_locks: QuotaLocks::default(),
             definitions: definitions::Definitions::default(),
+            kinds_changed: Arc::default(),
             frames: protobuf::frames::Frames::default(),
             aggregator: Aggregator::new(options.front_proxy),
             registry: RwLock::new(Arc::new(Registry::builtin())),

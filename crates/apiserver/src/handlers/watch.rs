@@ -9,6 +9,7 @@ use futures::FutureExt as _;
 use serde_json::{Value, json};
 use shoal_objects::{Errors, Path};
 use shoal_store::{Event, EventKind, Object, Range, Watcher};
+use tokio::sync::futures::OwnedNotified;
 use tokio::time::{Instant, Sleep};
 
 use crate::audit::Pending;
@@ -50,6 +51,8 @@ pub struct WatchBody {
     initial_bookmark: Option<u64>,
     bookmark_at: std::pin::Pin<Box<Sleep>>,
     ends_at: std::pin::Pin<Box<Sleep>>,
+    /// Of custom kinds: ready when the kind may not be served any more.
+    kinds_changed: Option<std::pin::Pin<Box<OwnedNotified>>>,
     _open: Gauge,
     audit: Option<Pending>,
 }
@@ -124,6 +127,8 @@ pub async fn watch(call: &Call<'_>) -> Outcome<Reply> {
         _ => SHORTEST + call.server.entropy.below(SHORTEST),
     };
     let now = Instant::now();
+    let kinds_changed = &call.server.kinds_changed;
+    let kinds_changed = resource.custom.is_some().then(|| Box::pin(kinds_changed.clone().notified_owned()));
     let body = WatchBody {
         server: call.server.clone(),
         resource,
@@ -139,6 +144,7 @@ pub async fn watch(call: &Call<'_>) -> Outcome<Reply> {
         initial_bookmark: (streaming_list && bookmarks).then_some(start),
         bookmark_at: Box::pin(tokio::time::sleep_until(now + BOOKMARK_EVERY)),
         ends_at: Box::pin(tokio::time::sleep_until(now + Duration::from_secs(seconds))),
+        kinds_changed,
         _open: call.server.metrics.watcher_opened(),
         audit: None,
     };
@@ -237,19 +243,22 @@ impl WatchBody {
             let revision = self.watcher.progress();
             return Poll::Ready(self.bookmarks.then(|| self.bookmark(revision, false)));
         }
-        let custom = self.resource.custom.is_some();
-        if (self.bookmarks || custom) && self.bookmark_at.poll_unpin(cx).is_ready() {
+        while let Some(changed) = &mut self.kinds_changed
+            && changed.poll_unpin(cx).is_ready()
+        {
+            // Listen first, look then: nothing is missed in between.
+            *changed = Box::pin(self.server.kinds_changed.clone().notified_owned());
             if self.is_gone() {
                 self.phase = Phase::Closed;
                 return Poll::Ready(None);
             }
+        }
+        if self.bookmarks && self.bookmark_at.poll_unpin(cx).is_ready() {
             self.bookmark_at.as_mut().reset(Instant::now() + BOOKMARK_EVERY);
             // Have the new deadline wake this task.
             let _ = self.bookmark_at.poll_unpin(cx);
-            if self.bookmarks {
-                let revision = self.watcher.progress();
-                return Poll::Ready(Some(self.bookmark(revision, false)));
-            }
+            let revision = self.watcher.progress();
+            return Poll::Ready(Some(self.bookmark(revision, false)));
         }
         Poll::Pending
     }
