@@ -47,7 +47,7 @@ fn fields(mut message: &[u8]) -> Vec<(u64, &[u8])> {
     found
 }
 
-fn field<'a>(message: &'a [u8], number: u64) -> &'a [u8] {
+fn field(message: &[u8], number: u64) -> &[u8] {
     fields(message).into_iter().find(|(n, _)| *n == number).map(|(_, bytes)| bytes).unwrap_or_default()
 }
 

@@ -87,20 +87,21 @@ pub fn has_form(api_version: &str, kind: &str) -> bool {
 pub fn encode_response(api_version: &str, kind: &str, object: &Value) -> Option<Vec<u8>> {
     let empty = Map::new();
     let members = object.as_object().unwrap_or(&empty);
-    let write: Box<dyn FnOnce(&mut Vec<u8>)> = match (api_version.strip_prefix("meta.k8s.io/"), kind) {
-        (Some(_), "PartialObjectMetadata") => Box::new(|out| partial::object(members, out)),
-        (Some(_), "PartialObjectMetadataList") => Box::new(|out| partial::list(members, out)),
-        _ => {
-            let id = type_of(api_version, kind)?;
-            Box::new(move |out| encode::message(id, members, out))
-        }
+    let is_meta = api_version.starts_with("meta.k8s.io/");
+    let typed = match kind {
+        "PartialObjectMetadata" | "PartialObjectMetadataList" if is_meta => None,
+        _ => Some(type_of(api_version, kind)?),
     };
     let mut out = PREFIX.to_vec();
     wire::nested(&mut out, 1, |out| {
         wire::put_bytes(out, 1, api_version.as_bytes());
         wire::put_bytes(out, 2, kind.as_bytes());
     });
-    wire::nested(&mut out, 2, write);
+    wire::nested(&mut out, 2, |out| match typed {
+        Some(id) => encode::message(id, members, out),
+        None if kind == "PartialObjectMetadata" => partial::object(members, out),
+        None => partial::list(members, out),
+    });
     // The real server writes both, empty.
     wire::put_bytes(&mut out, 3, b"");
     wire::put_bytes(&mut out, 4, b"");
