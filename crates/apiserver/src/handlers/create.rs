@@ -11,7 +11,7 @@ use crate::definitions;
 use crate::encode;
 use crate::handlers::update::{Facet, remove};
 use crate::handlers::{Call, complete, custom, default, ownership};
-use crate::kinds::{NameRule, definition, pod};
+use crate::kinds::{NameRule, approval, definition, pod};
 use crate::registry::Resource;
 use crate::response::Reply;
 use crate::status::{Failure, Outcome};
@@ -195,6 +195,9 @@ fn builtin_errors(resource: &Resource, object: &Value) -> Errors {
         &mut errors,
     );
     (resource.rules.validate)(object, &mut errors);
+    if &*resource.table == definitions::TABLE {
+        approval::validate(object, &mut errors);
+    }
     if &*resource.table == "pods" {
         pod::validate::validate_pod_create(object, &mut errors);
     }

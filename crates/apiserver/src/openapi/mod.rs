@@ -6,12 +6,14 @@
 
 mod dialect;
 mod document;
+mod gnostic;
+#[cfg(test)]
+mod gnostic_tests;
 mod operation;
 mod parameters;
 mod paths;
 mod scalars;
 mod schema;
-mod swagger;
 #[cfg(test)]
 mod tests;
 
@@ -32,6 +34,7 @@ use ring::digest::{Context, SHA512};
 use serde_json::{Map, Value, json};
 use shoal_objects::Timestamp;
 
+use crate::aggregate::Delegates;
 use crate::negotiate;
 use crate::registry::{Registry, Resource};
 use crate::response::{Reply, accepts_gzip};
@@ -40,24 +43,34 @@ use document::Subject;
 
 const YEAR: i64 = 365 * 24 * 3600;
 
-/// What clients call Swagger 2 in protobuf, and what it is called in answers.
-const SWAGGER_PROTOBUF: &[&str] = &[
-    "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
-    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
-];
-
 /// The documents made so far.
 #[derive(Default)]
 pub struct Documents {
     made: Mutex<HashMap<(String, Form), Made>>,
 }
 
-/// What a document is written in.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+/// How a document is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Form {
     Json,
-    /// Of Swagger 2 only: the form in which Go clients ask for it.
+    /// Swagger 2 only.
     Protobuf,
+}
+
+impl Form {
+    fn content_type(self) -> &'static str {
+        match self {
+            Form::Json => "application/json",
+            Form::Protobuf => "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+        }
+    }
+
+    fn write(self, subject: &Subject, out: &mut dyn Write) -> io::Result<()> {
+        match self {
+            Form::Json => document::write(subject, out),
+            Form::Protobuf => document::write_protobuf(subject, out),
+        }
+    }
 }
 
 /// What is kept of a document.
@@ -74,6 +87,7 @@ struct Made {
 pub fn answer(
     documents: &Documents,
     registry: &Registry,
+    delegates: &Delegates,
     path: &str,
     headers: &HeaderMap,
     hash: Option<&str>,
@@ -81,7 +95,7 @@ pub fn answer(
 ) -> Outcome<Reply> {
     if path == "v3" {
         // As plain text, like the real server.
-        return Ok(Reply::text(200, index(documents, registry)?.to_string()));
+        return Ok(Reply::text(200, index(documents, registry, delegates)?.to_string()));
     }
     let subject = match path.strip_prefix("v3/") {
         Some(path) => document::subject(registry, path),
@@ -89,12 +103,10 @@ pub fn answer(
         None => None,
     };
     let Some(subject) = subject else { return Ok(bare(404)) };
-    let form = if path == "v2" && negotiate::prefers(headers, SWAGGER_PROTOBUF) {
-        Form::Protobuf
-    } else if negotiate::accept(headers, false).is_ok_and(negotiate::Accepted::is_json) {
-        Form::Json
-    } else {
-        return Ok(bare(406));
+    let form = match negotiate::accept_swagger(headers) {
+        Some(true) if subject.path.is_empty() => Form::Protobuf,
+        _ if negotiate::accept(headers, false).is_ok_and(negotiate::Accepted::is_json) => Form::Json,
+        _ => return Ok(bare(406)),
     };
     let document = documents.get(&subject, form)?;
     let tag = format!("\"{}\"", document.hash);
@@ -106,7 +118,7 @@ pub fn answer(
         }
         hash => {
             let mut reply = if knows(headers, &tag) {
-                Reply::full(304, "", form.media_type())
+                Reply::full(304, "", form.content_type())
             } else {
                 body(&document, form, headers)?
             };
@@ -128,7 +140,7 @@ fn bare(status: u16) -> Reply {
 }
 
 /// Where every document is found.
-fn index(documents: &Documents, registry: &Registry) -> Outcome<Value> {
+fn index(documents: &Documents, registry: &Registry, delegates: &Delegates) -> Outcome<Value> {
     let mut paths = Map::new();
     for path in document::all(registry) {
         if let Some(subject) = document::subject(registry, &path) {
@@ -137,7 +149,19 @@ fn index(documents: &Documents, registry: &Registry) -> Outcome<Value> {
         }
     }
     documents.forget_others(&paths);
+    // Documents of group versions that others serve are theirs.
+    for delegate in delegates.iter() {
+        let path = paths_of(&delegate.group, &delegate.version);
+        match &delegate.discovered().open_api {
+            Some(url) => paths.insert(path, json!({"serverRelativeURL": url})),
+            None => paths.remove(&path),
+        };
+    }
     Ok(json!({"paths": paths}))
+}
+
+fn paths_of(group: &str, version: &str) -> String {
+    format!("apis/{group}/{version}")
 }
 
 fn url(path: &str, hash: &str) -> String {
@@ -167,11 +191,7 @@ impl Documents {
             return Ok(made);
         }
         let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
-        let write = match form {
-            Form::Json => document::write,
-            Form::Protobuf => document::write_protobuf,
-        };
-        let hash = hash_of(|out| write(subject, &mut Both(&mut gzip, out))).map_err(|e| internal(&e))?;
+        let hash = hash_of(|out| form.write(subject, &mut Both(&mut gzip, out))).map_err(|e| internal(&e))?;
         let mut bytes = gzip.finish().map_err(|e| internal(&e))?;
         bytes.shrink_to_fit();
         let made = Made { of: subject.resources.clone(), hash, gzip: Some(bytes.into()) };
@@ -193,15 +213,6 @@ impl Documents {
 
     fn keep(&self, subject: &Subject, form: Form, made: Made) {
         self.made.lock().insert((subject.path.clone(), form), made);
-    }
-}
-
-impl Form {
-    fn media_type(self) -> &'static str {
-        match self {
-            Form::Json => "application/json",
-            Form::Protobuf => SWAGGER_PROTOBUF[0],
-        }
     }
 }
 
@@ -251,13 +262,13 @@ impl Write for Both<'_> {
 fn body(document: &Made, form: Form, headers: &HeaderMap) -> Outcome<Reply> {
     let gzip = document.gzip.clone().unwrap_or_default();
     if accepts_gzip(headers) {
-        let mut reply = Reply::full(200, gzip, form.media_type());
+        let mut reply = Reply::full(200, gzip, form.content_type());
         add(&mut reply, CONTENT_ENCODING, "gzip");
         return Ok(reply);
     }
     let mut plain = Vec::new();
     GzDecoder::new(gzip.as_ref()).read_to_end(&mut plain).map_err(|e| internal(&e))?;
-    Ok(Reply::full(200, plain, form.media_type()))
+    Ok(Reply::full(200, plain, form.content_type()))
 }
 
 /// Whether the client says that it has this version.

@@ -24,7 +24,8 @@ fn ask(
 ) -> Response<Body> {
     let headers: HeaderMap =
         headers.iter().map(|(k, v)| (k.clone(), HeaderValue::from_str(v).expect("header"))).collect();
-    let reply = answer(documents, &REGISTRY, path, &headers, hash, Timestamp(0)).expect("answer");
+    let reply = answer(documents, &REGISTRY, &Delegates::default(), path, &headers, hash, Timestamp(0))
+        .expect("answer");
     reply.finish(&headers, &[])
 }
 
@@ -203,7 +204,7 @@ fn a_client_that_has_the_document_gets_no_body() {
 }
 
 #[test]
-fn documents_of_openapi_3_are_offered_in_json_only() {
+fn only_json_is_offered_and_protobuf_of_swagger() {
     let documents = &DOCUMENTS;
     let protobuf = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf";
     let status =
@@ -212,7 +213,8 @@ fn documents_of_openapi_3_are_offered_in_json_only() {
     assert_eq!(status("v3/version", "*/*"), 200);
     assert_eq!(status("v3/version", &format!("{protobuf}, application/json")), 200);
     assert_eq!(status("v3/version", protobuf), 406);
-    assert_eq!(status("v2", protobuf), 406);
+    assert_eq!(status("v2", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"), 200);
+    assert_eq!(status("v3/apis/apps/v1", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"), 406);
     assert_eq!(status("v1", "application/json"), 404);
     assert_eq!(status("v3/apis/apps/v2", "application/json"), 404);
 }
@@ -302,57 +304,4 @@ fn schemas_of_custom_resources_are_described_with_their_own_models() {
         reference("JSONSchemaProps")
     );
     assert!(schemas[format!("{package}.JSON")].is_object());
-}
-
-/// A message as its fields in order: number and content of those that have a length.
-fn fields(message: &[u8]) -> Vec<(u32, &[u8])> {
-    let mut reader = crate::protobuf::wire::Reader::new(message);
-    let mut found = Vec::new();
-    while let Some((number, wire_type)) = reader.key().expect("a key") {
-        match wire_type {
-            2 => found.push((number, reader.bytes(wire_type, "").expect("bytes"))),
-            _ => reader.skip(wire_type).expect("a field"),
-        }
-    }
-    found
-}
-
-fn field<'a>(message: &'a [u8], number: u32) -> &'a [u8] {
-    fields(message).iter().find(|(found, _)| *found == number).expect("the field").1
-}
-
-fn named<'a>(message: &'a [u8], name: &str) -> &'a [u8] {
-    let entries = fields(message);
-    let wanted = |(_, entry): &&(u32, &[u8])| field(entry, 1) == name.as_bytes();
-    field(entries.iter().find(wanted).expect(name).1, 2)
-}
-
-#[test]
-fn swagger_is_given_in_protobuf_to_clients_that_know_nothing_else() {
-    let ask_for = |accept: &str| ask(&DOCUMENTS, "v2", &[(http::header::ACCEPT, accept)], None);
-    let response = ask_for("application/com.github.proto-openapi.spec.v2@v1.0+protobuf");
-    assert_eq!(response.status(), 200);
-    assert_eq!(header(&response, http::header::CONTENT_TYPE), SWAGGER_PROTOBUF[0]);
-    let document = bytes(response);
-    assert_eq!(field(&document, 1), b"2.0");
-    assert_eq!(field(field(&document, 2), 1), b"Kubernetes");
-    let definitions = field(&document, 9);
-    assert_eq!(fields(definitions).len(), get("")["definitions"].as_object().expect("models").len());
-
-    let deployment = named(definitions, "io.k8s.api.apps.v1.Deployment");
-    assert_eq!(field(field(deployment, 22), 1), b"object");
-    let spec = named(field(deployment, 25), "spec");
-    assert_eq!(field(spec, 1), b"#/definitions/io.k8s.api.apps.v1.DeploymentSpec");
-    let (_, extension) = *fields(deployment).iter().find(|(number, _)| *number == 31).expect("an extension");
-    assert_eq!(field(extension, 1), b"x-kubernetes-group-version-kind");
-    let yaml = field(field(extension, 2), 2);
-    assert_eq!(
-        serde_json::from_slice::<Value>(yaml).expect("JSON"),
-        json!([{"group": "apps", "kind": "Deployment", "version": "v1"}])
-    );
-    let containers = named(field(named(definitions, "io.k8s.api.core.v1.PodSpec"), 25), "containers");
-    assert_eq!(field(field(field(containers, 23), 1), 1), b"#/definitions/io.k8s.api.core.v1.Container");
-
-    let mixed = ask_for("application/json, application/com.github.proto-openapi.spec.v2@v1.0+protobuf");
-    assert_eq!(header(&mixed, http::header::CONTENT_TYPE), "application/json", "the first is wanted most");
 }
