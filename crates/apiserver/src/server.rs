@@ -110,6 +110,8 @@ pub struct Inner {
     pub audit: Option<Arc<AuditLog>>,
     /// Admission policies, ready to be evaluated.
     pub policies: admission::policies::Compiled,
+    /// Applies that changed nothing.
+    pub repeated: handlers::repeated::Memory,
     /// One writer at a time in namespaces with quotas.
     pub quota_locks: QuotaLocks,
     /// The CustomResourceDefinitions in force.
@@ -195,6 +197,7 @@ impl Server {
             metrics: Metrics::new(),
             audit,
             policies: admission::policies::Compiled::default(),
+            repeated: handlers::repeated::Memory::default(),
             quota_locks: QuotaLocks::default(),
             definitions: definitions::Definitions::default(),
             registry: RwLock::new(Arc::new(Registry::builtin())),
