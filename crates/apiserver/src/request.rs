@@ -181,6 +181,11 @@ impl Query {
         )
     }
 
+    /// All parameters.
+    pub fn pairs(&self) -> &[(String, String)] {
+        &self.0
+    }
+
     /// The first value of a parameter.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(k, _)| k == name).map(|(_, v)| v.as_str())

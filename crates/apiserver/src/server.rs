@@ -117,6 +117,8 @@ pub struct Inner {
     pub policies: admission::policies::Compiled,
     /// Connections to webhooks.
     pub outbound: outbound::Pool,
+    /// Applies that changed nothing.
+    pub repeated: handlers::repeated::Memory,
     /// One writer at a time in namespaces with quotas.
     pub quota_locks: QuotaLocks,
     /// The CustomResourceDefinitions in force.
@@ -210,6 +212,7 @@ impl Server {
             audit,
             policies: admission::policies::Compiled::default(),
             outbound: outbound::Pool::default(),
+            repeated: handlers::repeated::Memory::default(),
             quota_locks: QuotaLocks::default(),
             definitions: definitions::Definitions::default(),
             kinds_changed: Arc::default(),

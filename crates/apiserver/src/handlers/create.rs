@@ -1,7 +1,7 @@
 //! POST to a collection.
 
 use serde_json::{Value, json};
-use shoal_objects::managed_fields::take_managed_fields;
+use shoal_objects::managed_fields::{Account, Entries, take_managed_fields};
 use shoal_objects::{Errors, Path, meta};
 use shoal_store::{EventKind, Object, Precondition, WriteError};
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub async fn answer(call: &Call<'_>, status: u16, written: &Written) -> Outcome<
 pub async fn insert(
     call: &Call<'_>,
     mut object: Value,
-    applied: Option<Value>,
+    applied: Option<Account>,
     dry_run: bool,
 ) -> Outcome<Written> {
     let resource = &*call.target.resource;
@@ -59,9 +59,12 @@ pub async fn insert(
     default(resource, &mut object);
     // What admission and the server add belongs to nobody.
     let sent = take_managed_fields(&mut object);
-    let entries = match applied {
-        Some(entries) => entries,
-        None => ownership::entries(call, Facet::Main, None, sent.as_ref(), (&json!({}), &object)).await?,
+    let account = match applied {
+        Some(account) => account,
+        None => {
+            let change = (&json!({}), &object);
+            ownership::account(call, Facet::Main, &Entries::default(), sent.as_ref(), change).await?
+        }
     };
     let generated = meta::name(&object).is_empty() && !meta::generate_name(&object).is_empty();
     admission::create(call, &mut object, dry_run).await?;
@@ -79,15 +82,15 @@ pub async fn insert(
             object.name.clone_from(&name);
         }
         complete(resource, &mut candidate);
-        ownership::set_entries(&mut candidate, entries.clone());
         custom::check_open(call, &name)?;
         if dry_run {
             if call.server.store.get(&resource.table, &key).await.is_some() {
                 return Err(Failure::already_exists(resource, &name));
             }
-            return Ok(Written::Shown(candidate));
+            return Ok(Written::Shown(ownership::with_entries(candidate, &account)));
         }
-        let draft = encode::draft(resource, &call.to_storage(candidate).await?);
+        let stored = call.to_storage(candidate).await?;
+        let draft = encode::draft_with(resource, &stored, &account.json);
         let put = call.server.store.put(&resource.table, &key, Precondition::Absent, |revision, _| {
             draft.seal(EventKind::Created, revision)
         });
