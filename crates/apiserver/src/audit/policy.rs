@@ -394,7 +394,10 @@ rules:
             (&format!("{head}rules: [{{level: None, omitStages: [X]}}]"), "rules[0].omitStages[0]: \"X\""),
             (&format!("{head}rules: [{{level: None, nonResourceURLs: [a]}}]"), "does not begin"),
             (&format!("{head}rules: [{{level: None, nonResourceURLs: [/a*b]}}]"), "before its end"),
-            (&format!("{head}rules: [{{level: None, nonResourceURLs: [/a], namespaces: [default]}}]"), "both"),
+            (
+                &format!("{head}rules: [{{level: None, nonResourceURLs: [/a], namespaces: [default]}}]"),
+                "both",
+            ),
             (&format!("{head}rules: [{{level: None, resources: [{{group: apps/v1}}]}}]"), "has a version"),
             (&format!("{head}rules: [{{level: None, resources: [{{resourceNames: [a]}}]}}]"), "at least one"),
             (&format!("{head}rules: [{{level: None}}]\nomitManagedFields: maybe"), "not true or false"),
