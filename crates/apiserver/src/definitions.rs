@@ -253,7 +253,12 @@ fn clean_up(server: Arc<Inner>, name: String) -> BoxFuture<'static, ()> {
     async move {
         let resource = {
             let held = server.definitions.lock().await;
-            held.get(&name).and_then(|d| d.resources.first().cloned())
+            // Nothing needs to be converted in the stored version.
+            let is_stored = |r: &&Arc<Resource>| {
+                r.custom.as_ref().is_some_and(|custom| custom.storage_version == r.api_version)
+            };
+            let resources = held.get(&name).map(|d| d.resources.as_slice()).unwrap_or_default();
+            resources.iter().find(is_stored).or(resources.first()).cloned()
         };
         let Some(resource) = resource else { return };
         if let Err(failure) = delete_objects(&server, &resource).await {

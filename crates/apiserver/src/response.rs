@@ -16,7 +16,7 @@ use crate::body::Body;
 use crate::handlers::Call;
 use crate::handlers::list::ListBody;
 use crate::handlers::watch::WatchBody;
-use crate::negotiate::Encoding;
+use crate::negotiate::{BodyFormat, Encoding};
 use crate::protobuf;
 use crate::serve::Endless;
 use crate::status::{Failure, Outcome};
@@ -39,6 +39,32 @@ impl Reply {
     /// The status code.
     pub fn status(&self) -> u16 {
         self.status
+    }
+
+    /// A copy of the document that is answered, and its format. A list is made whole for that.
+    pub fn document(&mut self) -> Option<(Bytes, BodyFormat)> {
+        if let Body::List(list) = &mut self.body {
+            let mut whole = Vec::new();
+            while let Some(chunk) = list.next_chunk() {
+                whole.extend_from_slice(&chunk);
+            }
+            self.body = Body::Full(whole.into());
+        }
+        let format = match self.content_type {
+            "application/json" => BodyFormat::Json,
+            "application/yaml" => BodyFormat::Yaml,
+            "application/vnd.kubernetes.protobuf" => BodyFormat::Protobuf,
+            _ => return None,
+        };
+        match &self.body {
+            Body::Full(bytes) => Some((bytes.clone(), format)),
+            Body::List(_) | Body::Watch(_) => None,
+        }
+    }
+
+    /// Whether events are still to come.
+    pub fn is_watch(&self) -> bool {
+        matches!(self.body, Body::Watch(_))
     }
 
     /// A whole body. An empty content type is left out.

@@ -36,7 +36,7 @@ use crate::registry::{Registry, Resource};
 use crate::request::{Query, Route, Target, route, verb};
 use crate::response::Reply;
 use crate::status::{Failure, Outcome};
-use crate::{admission, bootstrap, definitions, discovery, health, openapi};
+use crate::{admission, bootstrap, definitions, discovery, health, openapi, outbound};
 
 /// Bodies above this are refused.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
@@ -110,6 +110,8 @@ pub struct Inner {
     pub audit: Option<Arc<AuditLog>>,
     /// Admission policies, ready to be evaluated.
     pub policies: admission::policies::Compiled,
+    /// Connections to webhooks.
+    pub outbound: outbound::Pool,
     /// One writer at a time in namespaces with quotas.
     pub quota_locks: QuotaLocks,
     /// The CustomResourceDefinitions in force.
@@ -195,6 +197,7 @@ impl Server {
             metrics: Metrics::new(),
             audit,
             policies: admission::policies::Compiled::default(),
+            outbound: outbound::Pool::default(),
             quota_locks: QuotaLocks::default(),
             definitions: definitions::Definitions::default(),
             registry: RwLock::new(Arc::new(Registry::builtin())),
@@ -230,15 +233,16 @@ impl Server {
         let reply = self.answer(&parts, body, &warnings, &trail, &label).await;
         let id = self.inner.entropy.uid();
         let outcome = reply.as_ref().map(Reply::status).map_err(Clone::clone);
-        let reply = reply.unwrap_or_else(Reply::from);
-        let mut response = reply.finish(&parts.headers, &warnings.into_inner());
+        let mut reply = reply.unwrap_or_else(Reply::from);
+        let mut pending = None;
         if let Some(log) = &self.inner.audit {
-            let is_watch = matches!(response.body(), Body::Watch(_));
-            let trail = trail.into_inner();
-            let pending = audit::finish(log, &parts, &id, received, trail, &outcome, is_watch);
-            if let Body::Watch(watch) = response.body_mut() {
-                watch.log_end(pending);
-            }
+            let is_watch = reply.is_watch();
+            let end = audit::End { outcome: &outcome, is_watch, answer: &mut || reply.document() };
+            pending = audit::finish(log, &parts, &id, received, trail.into_inner(), end);
+        }
+        let mut response = reply.finish(&parts.headers, &warnings.into_inner());
+        if let Body::Watch(watch) = response.body_mut() {
+            watch.log_end(pending);
         }
         if let Ok(id) = http::HeaderValue::from_str(&id) {
             response.headers_mut().insert("audit-id", id);

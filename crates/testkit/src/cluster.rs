@@ -1,9 +1,10 @@
 //! One cluster in this process.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Request;
+use http::{Request, Response};
 use kube::Client;
 use shoal_apiserver::access::UserInfo;
 use shoal_apiserver::access::tokens;
@@ -12,8 +13,9 @@ use shoal_apiserver::{Abilities, Options, Server};
 use shoal_objects::{Clock, Entropy, Timestamp};
 use shoal_store::Store;
 use tokio::time::Instant;
-use tower::ServiceExt as _;
+use tower::{Service, ServiceExt as _};
 
+use crate::faults::FaultLayer;
 use crate::http_client::Http;
 
 /// Where simulated time begins: 2026-01-01T00:00:00Z.
@@ -56,12 +58,30 @@ impl Cluster {
 
     /// A kube client of some user.
     pub fn client_as(&self, user: &str, groups: &[&str]) -> Client {
-        let user = UserInfo::authenticated(user, groups);
-        let service = self.server.clone().map_request(move |mut request: Request<kube::client::Body>| {
+        Client::new(self.service_as(UserInfo::authenticated(user, groups)), "default")
+    }
+
+    /// A kube client with all rights whose requests go through faults.
+    pub fn client_through(&self, faults: &FaultLayer) -> Client {
+        let user = UserInfo::authenticated("shoal:test", &["system:masters"]);
+        Client::new(faults.wrap(self.service_as(user)), "default")
+    }
+
+    fn service_as(
+        &self,
+        user: UserInfo,
+    ) -> impl Service<
+        Request<kube::client::Body>,
+        Response = Response<shoal_apiserver::Body>,
+        Error = Infallible,
+        Future: Send,
+    > + Clone
+    + Send
+    + use<> {
+        self.server.clone().map_request(move |mut request: Request<kube::client::Body>| {
             request.extensions_mut().insert(user.clone());
             request
-        });
-        Client::new(service, "default")
+        })
     }
 
     /// Plain HTTP requests with all rights, without a client library.

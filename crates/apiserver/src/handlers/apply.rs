@@ -13,7 +13,7 @@ use crate::builtin;
 use crate::decode;
 use crate::handlers::create::{self, Written};
 use crate::handlers::ownership::{Ownership, Proposal, with_writer};
-use crate::handlers::update::{Facet, modify};
+use crate::handlers::update::{Change, Facet, modify_by};
 use crate::handlers::{Call, FieldValidation, conform_known, custom, default};
 use crate::registry::Resource;
 use crate::response::Reply;
@@ -31,12 +31,12 @@ pub async fn apply(call: &Call<'_>, facet: Facet) -> Outcome<Reply> {
         if call.stored().await.is_err() && facet == Facet::Main {
             match create(call, &config, dry_run).await {
                 Err(failure) if failure.reason == "AlreadyExists" && attempt < TRIES => continue,
-                written => return create::answer(call, 201, &written?),
+                written => return create::answer(call, 201, &written?).await,
             }
         }
-        match modify(call, facet, dry_run, |current| propose(call, facet, current, &config)).await {
+        match modify_by(call, facet, dry_run, Change::Apply(&config)).await {
             Err(failure) if failure.reason == "NotFound" && facet == Facet::Main && attempt < TRIES => {}
-            written => return create::answer(call, 200, &written?),
+            written => return create::answer(call, 200, &written?).await,
         }
     }
     Err(Failure::modified(resource, &call.target.name))
@@ -61,7 +61,7 @@ pub async fn scale(call: &Call<'_>, replicas_path: &[String]) -> Outcome<Written
     if let Some(replicas) = config.pointer("/spec/replicas") {
         crate::registry::custom::set_at_path(&mut parent, replicas_path, replicas.clone());
     }
-    modify(call, Facet::Main, dry_run, |current| propose(call, Facet::Main, current, &parent)).await
+    modify_by(call, Facet::Main, dry_run, Change::Apply(&parent)).await
 }
 
 /// Reads the configuration and refuses what could never be applied.
@@ -104,7 +104,7 @@ async fn create(call: &Call<'_>, config: &Value, dry_run: bool) -> Outcome<Writt
         return Err(Failure::not_found(resource, &call.target.name));
     }
     check_may_create(call)?;
-    let proposal = propose(call, Facet::Main, &json!({}), config)?;
+    let proposal = propose(call, Facet::Main, &json!({}), config).await?;
     let Some(Proposal { object, ownership: Ownership::Applied(entries) }) = proposal else {
         return Err(Failure::bad_request("the configuration is empty"));
     };
@@ -137,7 +137,12 @@ fn check_may_create(call: &Call<'_>) -> Outcome<()> {
 }
 
 /// The object as the configuration makes it. `None` when nothing changes.
-fn propose(call: &Call<'_>, facet: Facet, current: &Value, config: &Value) -> Outcome<Option<Proposal>> {
+pub async fn propose(
+    call: &Call<'_>,
+    facet: Facet,
+    current: &Value,
+    config: &Value,
+) -> Outcome<Option<Proposal>> {
     let resource = &*call.target.resource;
     let force = call.query.get("force").is_some() && call.query.flag("force");
     let present = current.pointer("/metadata/managedFields");
@@ -158,7 +163,8 @@ fn propose(call: &Call<'_>, facet: Facet, current: &Value, config: &Value) -> Ou
             sync_last_applied(&mut object, config);
         }
         Ok(Some((object, managed_fields)))
-    });
+    })
+    .await?;
     let Some((mut object, entries)) = applied? else { return Ok(None) };
     check_identity(call, &mut object)?;
     conform(resource, &mut object)?;

@@ -14,7 +14,7 @@ use crate::status::{Failure, Outcome};
 /// Assigns the pod of the path, or of the binding, to its target.
 pub async fn create(call: &Call<'_>) -> Outcome<Reply> {
     let dry_run = call.dry_run("CreateOptions")?;
-    let binding = call.body_object("v1", "Binding")?;
+    let mut binding = call.body_object("v1", "Binding")?;
     let name = if call.target.name.is_empty() { meta::name(&binding) } else { &call.target.name };
     let Some(pods) = call.server.registry().find("", "v1", "pods").cloned() else {
         return Err(Failure::no_such_resource());
@@ -27,7 +27,7 @@ pub async fn create(call: &Call<'_>) -> Outcome<Reply> {
         watch_prefix: false,
     };
     let pod_call = call.about(pod_target);
-    admission::validate_subresource(call, &binding, dry_run).await?;
+    admission::subresource(call, &mut binding, dry_run).await?;
     let now = call.server.clock.now();
     modify(&pod_call, Facet::Binding, dry_run, |current| {
         let mut next = current.clone();

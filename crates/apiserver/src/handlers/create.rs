@@ -10,7 +10,7 @@ use crate::admission;
 use crate::definitions;
 use crate::encode;
 use crate::handlers::update::Facet;
-use crate::handlers::{Call, complete, custom, default, ownership, to_storage};
+use crate::handlers::{Call, complete, custom, default, ownership};
 use crate::kinds::{NameRule, definition, pod};
 use crate::registry::Resource;
 use crate::response::Reply;
@@ -35,13 +35,13 @@ pub async fn create(call: &Call<'_>) -> Outcome<Reply> {
     let dry_run = call.dry_run("CreateOptions")?;
     let object = call.body()?;
     let written = insert(call, object, None, dry_run).await?;
-    answer(call, 201, &written)
+    answer(call, 201, &written).await
 }
 
 /// The response to a write.
-pub fn answer(call: &Call<'_>, status: u16, written: &Written) -> Outcome<Reply> {
+pub async fn answer(call: &Call<'_>, status: u16, written: &Written) -> Outcome<Reply> {
     match written {
-        Written::Stored(object) => call.answer_stored(status, object),
+        Written::Stored(object) => call.answer_stored(status, object).await,
         Written::Shown(value) => call.answer(status, value),
     }
 }
@@ -59,8 +59,10 @@ pub async fn insert(
     default(resource, &mut object);
     // What admission and the server add belongs to nobody.
     let sent = take_managed_fields(&mut object);
-    let entries = applied
-        .unwrap_or_else(|| ownership::entries(call, Facet::Main, None, sent.as_ref(), (&json!({}), &object)));
+    let entries = match applied {
+        Some(entries) => entries,
+        None => ownership::entries(call, Facet::Main, None, sent.as_ref(), (&json!({}), &object)).await?,
+    };
     let generated = meta::name(&object).is_empty() && !meta::generate_name(&object).is_empty();
     admission::create(call, &mut object, dry_run).await?;
     for attempt in 1.. {
@@ -85,7 +87,7 @@ pub async fn insert(
             }
             return Ok(Written::Shown(candidate));
         }
-        let draft = encode::draft(resource, &to_storage(resource, candidate));
+        let draft = encode::draft(resource, &call.to_storage(candidate).await?);
         let put = call.server.store.put(&resource.table, &key, Precondition::Absent, |revision, _| {
             draft.seal(EventKind::Created, revision)
         });

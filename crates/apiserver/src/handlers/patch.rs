@@ -38,7 +38,7 @@ pub async fn patch(call: &Call<'_>, facet: Facet) -> Outcome<Reply> {
         default(&resource, &mut proposed);
         Ok(Some(Proposal::written(proposed)))
     });
-    create::answer(call, 200, &written.await?)
+    create::answer(call, 200, &written.await?).await
 }
 
 /// The kind of patch, once the options that go with it are checked.
@@ -76,7 +76,7 @@ pub fn apply(type_id: Option<TypeId>, patch: &Patch, current: &Value) -> Outcome
                 let text = error.to_string();
                 Failure::new(http::StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", text)
             }
-            JsonPatchError::Failed(_) => Failure::new(
+            JsonPatchError::Failed(_) | JsonPatchError::TestFailed(_) => Failure::new(
                 http::StatusCode::UNPROCESSABLE_ENTITY,
                 "Invalid",
                 "the server rejected our request due to an error in our request",

@@ -11,7 +11,7 @@ use crate::admission;
 use crate::encode;
 use crate::handlers::create::{self, Written};
 use crate::handlers::ownership::{self, Ownership, Proposal};
-use crate::handlers::{Call, complete, conform_known, custom, default, to_storage};
+use crate::handlers::{Call, apply, complete, conform_known, custom, default};
 use crate::kinds::{namespace, pod};
 use crate::registry::Resource;
 use crate::response::Reply;
@@ -67,7 +67,7 @@ pub async fn update(call: &Call<'_>, facet: Facet) -> Outcome<Reply> {
             return Err(Failure::not_found(resource, &call.target.name));
         }
         let written = create::insert(call, object, None, dry_run).await?;
-        return create::answer(call, 201, &written);
+        return create::answer(call, 201, &written).await;
     }
     if (facet == Facet::Main || resource.custom.is_some())
         && resource.traits.conditional_update
@@ -83,7 +83,7 @@ pub async fn update(call: &Call<'_>, facet: Facet) -> Outcome<Reply> {
         return Err(Failure::invalid(&resource.group, &resource.plural, &call.target.name, &errors));
     }
     let written = modify(call, facet, dry_run, |_| Ok(Some(Proposal::written(object.clone())))).await?;
-    create::answer(call, 200, &written)
+    create::answer(call, 200, &written).await
 }
 
 fn check_name(call: &Call<'_>, object: &mut Value) -> Outcome<()> {
@@ -98,21 +98,51 @@ fn check_name(call: &Call<'_>, object: &mut Value) -> Outcome<()> {
     Ok(())
 }
 
-/// Changes the object of the path: `propose` makes the new object from the present one and is asked again when
-/// another writer was faster, unless the proposal names a resourceVersion. Without a proposal nothing is written.
+/// How the new object is made from the present one.
+pub enum Change<'a> {
+    /// By a function.
+    By(&'a mut (dyn FnMut(&Value) -> Outcome<Option<Proposal>> + Send)),
+    /// By applying this configuration.
+    Apply(&'a Value),
+}
+
+/// Changes the object of the path: `propose` makes the new object from the present one.
 pub async fn modify(
     call: &Call<'_>,
     facet: Facet,
     dry_run: bool,
-    mut propose: impl FnMut(&Value) -> Outcome<Option<Proposal>>,
+    mut propose: impl FnMut(&Value) -> Outcome<Option<Proposal>> + Send,
+) -> Outcome<Written> {
+    modify_by(call, facet, dry_run, Change::By(&mut propose)).await
+}
+
+/// Changes the object of the path. The change is made again when another writer was faster, unless it names a
+/// resourceVersion. Without a proposal nothing is written.
+pub async fn modify_by(
+    call: &Call<'_>,
+    facet: Facet,
+    dry_run: bool,
+    mut change: Change<'_>,
 ) -> Outcome<Written> {
     let resource = &*call.target.resource;
     let mut stored = call.stored().await?;
     for _ in 0..TRIES {
-        let mut shown = call.served(&stored)?;
-        let Some(Proposal { object: mut proposed, ownership }) = propose(&shown)? else {
-            return Ok(Written::Stored(stored));
+        let mut shown = call.served(&stored).await?;
+        let proposal = match &mut change {
+            Change::By(propose) => propose(&shown)?,
+            Change::Apply(config) => apply::propose(call, facet, &shown, config).await?,
         };
+        let proposal = match proposal {
+            Some(proposal) => proposal,
+            // Whoever judges or changes objects is asked even if nothing would change.
+            None if admission::is_watched(call, dry_run).await? => {
+                let mut same = shown.clone();
+                conform_known(resource, &mut same);
+                Proposal { object: same, ownership: Ownership::Kept }
+            }
+            None => return Ok(Written::Stored(stored)),
+        };
+        let Proposal { object: mut proposed, ownership } = proposal;
         let (present, sent) = (take_managed_fields(&mut shown), take_managed_fields(&mut proposed));
         // Rules compare objects without what only the wire shows: nulls, zeros, empty lists.
         let mut current = shown.clone();
@@ -124,7 +154,8 @@ pub async fn modify(
             Ownership::Kept => present.clone().unwrap_or_default(),
             Ownership::Applied(entries) => entries,
             Ownership::Written => {
-                ownership::entries(call, facet, present.as_ref(), sent.as_ref(), (&current, &proposed))
+                let objects = (&current, &proposed);
+                ownership::entries(call, facet, present.as_ref(), sent.as_ref(), objects).await?
             }
         };
         if admission::update(call, facet, &mut proposed, &current, dry_run).await? {
@@ -149,7 +180,7 @@ pub async fn modify(
             // The deletion shows the object as it was last stored.
             remove(call, &stored).await.map(|_| Written::Shown(proposed))
         } else {
-            let draft = encode::draft(resource, &to_storage(resource, proposed));
+            let draft = encode::draft(resource, &call.to_storage(proposed).await?);
             let precondition = Precondition::Revision(stored.revision);
             let seal = |revision, _| draft.seal(EventKind::Updated, revision);
             call.server.store.put(&resource.table, &key, precondition, seal).await.map(Written::Stored)

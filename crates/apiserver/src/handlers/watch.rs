@@ -1,19 +1,21 @@
 //! GET of a collection with `watch`.
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use shoal_objects::{Errors, Path};
 use shoal_store::{Event, EventKind, Object, Range, Watcher};
 use tokio::time::{Instant, Sleep};
 
 use crate::audit::Pending;
+use crate::conversion;
 use crate::encode;
-use crate::handlers::{Call, list, served, view};
+use crate::handlers::{Call, all_shown, list, served, view};
 use crate::kinds::options;
 use crate::metrics::Gauge;
 use crate::negotiate::View;
@@ -44,12 +46,24 @@ pub struct WatchBody {
     columns_sent: bool,
     phase: Phase,
     watcher: Watcher,
+    /// Events whose objects a webhook is converting.
+    converting: Option<Converting>,
     bookmarks: bool,
     initial_bookmark: Option<u64>,
     bookmark_at: std::pin::Pin<Box<Sleep>>,
     ends_at: std::pin::Pin<Box<Sleep>>,
     _open: Gauge,
     audit: Option<Pending>,
+}
+
+/// An object of the store on its way into an event; of an older revision if it left the selection at a later one.
+type Change = (EventKind, Arc<Object>, Option<u64>);
+
+struct Converting {
+    objects: BoxFuture<'static, Outcome<Vec<Value>>>,
+    changes: Vec<Change>,
+    /// Ends the initial events, if these are their last.
+    then: Option<u64>,
 }
 
 enum Phase {
@@ -132,6 +146,7 @@ pub async fn watch(call: &Call<'_>) -> Outcome<Reply> {
         columns_sent: false,
         phase: Phase::Initial(initial.into_iter()),
         watcher,
+        converting: None,
         bookmarks,
         initial_bookmark: (streaming_list && bookmarks).then_some(start),
         bookmark_at: Box::pin(tokio::time::sleep_until(now + BOOKMARK_EVERY)),
@@ -156,30 +171,32 @@ impl WatchBody {
     /// The next piece of the stream; `None` ends it.
     pub fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         loop {
+            if let Some(converting) = &mut self.converting {
+                let objects = ready!(converting.objects.poll_unpin(cx));
+                if let Some(frames) = self.converted(objects) {
+                    return Poll::Ready(Some(frames));
+                }
+            }
             match &mut self.phase {
                 Phase::Closed => return Poll::Ready(None),
                 Phase::Initial(objects) => {
                     let batch: Vec<Arc<Object>> = take_bytes(objects);
                     let done = objects.as_slice().is_empty();
-                    let mut frames: Vec<Bytes> =
-                        batch.iter().map(|o| self.frame(EventKind::Created, o, None)).collect();
+                    let then = if done { self.initial_bookmark.take() } else { None };
                     if done {
                         self.phase = Phase::Live;
-                        if let Some(revision) = self.initial_bookmark.take() {
-                            frames.push(self.bookmark(revision, true));
-                        }
                     }
-                    if !frames.is_empty() {
-                        return Poll::Ready(Some(join(frames)));
+                    let changes = batch.into_iter().map(|o| (EventKind::Created, o, None)).collect();
+                    if let Some(frames) = self.frames(changes, then) {
+                        return Poll::Ready(Some(frames));
                     }
                 }
                 Phase::Live => match self.watcher.poll_next(cx) {
                     Poll::Ready(Ok(batch)) => {
                         self.follow_definition();
-                        let frames: Vec<Bytes> =
-                            batch.events.iter().filter_map(|event| self.event_frame(event)).collect();
-                        if !frames.is_empty() {
-                            return Poll::Ready(Some(join(frames)));
+                        let changes = batch.events.iter().filter_map(|event| self.seen(event)).collect();
+                        if let Some(frames) = self.frames(changes, None) {
+                            return Poll::Ready(Some(frames));
                         }
                     }
                     Poll::Ready(Err(_)) => {
@@ -233,8 +250,41 @@ impl WatchBody {
         Poll::Pending
     }
 
+    /// The events of some changes; nothing yet when a webhook has to convert their objects first.
+    fn frames(&mut self, changes: Vec<Change>, then: Option<u64>) -> Option<Bytes> {
+        if conversion::webhook(&self.resource).is_some() && !changes.is_empty() {
+            let (server, resource) = (self.server.clone(), self.resource.clone());
+            let stored: Vec<Arc<Object>> = changes.iter().map(|(_, object, _)| object.clone()).collect();
+            let objects = async move { all_shown(&server, &resource, &stored).await }.boxed();
+            self.converting = Some(Converting { objects, changes, then });
+            return None;
+        }
+        let mut frames: Vec<Bytes> =
+            changes.iter().map(|(kind, object, at)| self.frame(*kind, object, *at)).collect();
+        frames.extend(then.map(|revision| self.bookmark(revision, true)));
+        (!frames.is_empty()).then(|| join(frames))
+    }
+
+    /// The events whose objects were converted. A watch cannot go on without them.
+    fn converted(&mut self, objects: Outcome<Vec<Value>>) -> Option<Bytes> {
+        let Converting { changes, then, .. } = self.converting.take()?;
+        let objects = match objects {
+            Ok(objects) => objects,
+            Err(failure) => {
+                self.phase = Phase::Closed;
+                return Some(encode::event_of("ERROR", &failure.to_status()));
+            }
+        };
+        let mut frames: Vec<Bytes> = Vec::with_capacity(objects.len() + 1);
+        for ((kind, _, at), object) in changes.into_iter().zip(objects) {
+            frames.push(self.event(kind, object, at));
+        }
+        frames.extend(then.map(|revision| self.bookmark(revision, true)));
+        (!frames.is_empty()).then(|| join(frames))
+    }
+
     /// What this watcher sees of a change: an object that starts or stops matching is added or deleted for it.
-    fn event_frame(&mut self, event: &Event) -> Option<Bytes> {
+    fn seen(&self, event: &Event) -> Option<Change> {
         if !self.namespace.is_empty() {
             let in_namespace = event.object.key.strip_prefix(&*self.namespace);
             if !in_namespace.is_some_and(|rest| rest.starts_with('/')) {
@@ -243,11 +293,11 @@ impl WatchBody {
         }
         let before = event.previous.as_ref().filter(|o| self.selection.matches(o)).cloned();
         match event.kind {
-            EventKind::Deleted => before.map(|_| self.frame(EventKind::Deleted, &event.object, None)),
+            EventKind::Deleted => before.map(|_| (EventKind::Deleted, event.object.clone(), None)),
             _ => match (before, self.selection.matches(&event.object)) {
-                (Some(_), true) => Some(self.frame(EventKind::Updated, &event.object, None)),
-                (None, true) => Some(self.frame(EventKind::Created, &event.object, None)),
-                (Some(old), false) => Some(self.frame(EventKind::Deleted, &old, Some(event.revision))),
+                (Some(_), true) => Some((EventKind::Updated, event.object.clone(), None)),
+                (None, true) => Some((EventKind::Created, event.object.clone(), None)),
+                (Some(old), false) => Some((EventKind::Deleted, old, Some(event.revision))),
                 (None, false) => None,
             },
         }
@@ -260,7 +310,11 @@ impl WatchBody {
                 Some(revision) => encode::event_at(&object.value, kind, revision),
             };
         }
-        let mut value = served(&self.resource, object).unwrap_or(Value::Null);
+        let value = served(&self.resource, object).unwrap_or(Value::Null);
+        self.event(kind, value, at)
+    }
+
+    fn event(&mut self, kind: EventKind, mut value: Value, at: Option<u64>) -> Bytes {
         if let Some(revision) = at {
             value["metadata"]["resourceVersion"] = Value::from(revision.to_string());
         }

@@ -12,6 +12,7 @@ use shoal_objects::{Map, Path, meta};
 use super::{Conversion, READ_WRITE, Resource, Subresource, Traits, subresource};
 use crate::builtin;
 use crate::cel::rules::CompiledRules;
+use crate::conversion::Webhook;
 use crate::kinds::access::{bool_at, field, int_at, list_at, str_at};
 use crate::kinds::{Rules, fields};
 
@@ -41,6 +42,8 @@ pub struct CustomKind {
     pub scale: Option<ScalePaths>,
     /// Fields to select by, as written and parsed.
     pub selectable: Vec<(Box<str>, JsonPath)>,
+    /// What converts objects between versions; without it they are alike.
+    pub webhook: Option<Arc<Webhook>>,
     /// What to warn users of this version of.
     pub deprecation: Option<String>,
     /// Objects at or after this revision were written under this very schema; `None` when other versions may differ.
@@ -112,6 +115,7 @@ pub fn resources(definition: &Value, created: u64, revision: u64) -> Vec<Arc<Res
     let texts = |name: &str| list_at(names, name).iter().filter_map(Value::as_str).map(Box::from).collect();
     let plural = str_at(names, "plural");
     let table: Arc<str> = format!("{group}/{plural}").into();
+    let webhook = Webhook::of(definition).map(Arc::new);
     versions
         .iter()
         .filter(|version| bool_at(version, "served"))
@@ -134,6 +138,7 @@ pub fn resources(definition: &Value, created: u64, revision: u64) -> Vec<Arc<Res
                 columns: columns(version),
                 scale: version.pointer("/subresources/scale").and_then(scale_paths),
                 selectable: selectable(version),
+                webhook: webhook.clone(),
                 deprecation: deprecation(group, str_at(names, "kind"), version, &versions),
                 verbatim_from: (versions.len() == 1).then_some(revision),
                 types: OnceLock::new(),

@@ -5,6 +5,7 @@
 //! `metadata.managedFields` as JSON and give it back as JSON; objects are passed without it.
 
 mod apply;
+mod atomics;
 mod check;
 mod compare;
 mod element;
@@ -17,6 +18,7 @@ mod set;
 mod update;
 
 pub use apply::{Applied, Config, Conflict, apply};
+pub use atomics::atomics;
 pub use check::check;
 pub use compare::{Comparison, compare};
 pub use entries::{Operation, same_but_for_time, take_managed_fields};

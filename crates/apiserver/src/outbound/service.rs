@@ -6,11 +6,12 @@ use serde_json::Value;
 use shoal_objects::meta;
 use shoal_store::Range;
 
-use crate::handlers::{Call, served};
+use crate::handlers::served;
 use crate::kinds::access::{int_at, list_at, part, str_at};
+use crate::server::Inner;
 
 /// Where to connect.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Backend {
     /// One of these.
     Addresses(Vec<SocketAddr>),
@@ -19,9 +20,9 @@ pub enum Backend {
 }
 
 /// Finds the addresses behind a port of a Service.
-pub async fn resolve(call: &Call<'_>, namespace: &str, name: &str, port: u16) -> Result<Backend, String> {
-    let registry = call.server.registry();
-    let store = &call.server.store;
+pub async fn resolve(server: &Inner, namespace: &str, name: &str, port: u16) -> Result<Backend, String> {
+    let registry = server.registry();
+    let store = &server.store;
     let missing = || format!("service {name:?} not found in namespace {namespace:?}");
     let services = registry.find("", "v1", "services").ok_or_else(missing)?;
     let found = store.get(&services.table, &format!("{namespace}/{name}")).await.ok_or_else(missing)?;

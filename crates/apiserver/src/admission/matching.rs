@@ -1,6 +1,8 @@
-//! Whether a webhook is about a request.
+//! Whether a webhook or policy is about a request.
 
-use serde_json::Value;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
 use shoal_objects::selector::LabelSelector;
 use shoal_objects::{Errors, Path, meta};
 
@@ -9,7 +11,7 @@ use crate::cel::Budget;
 use crate::cel::budget::PER_MATCH_CONDITIONS;
 use crate::cel::policy::{AdmissionInput, MatchConditions, admission_env, bind};
 use crate::kinds::access::{list_at, str_at};
-use crate::registry::Resource;
+use crate::registry::{Registry, Resource};
 
 /// Whether one of the webhook's rules is about this operation on this resource.
 pub fn rules_match(webhook: &Value, attributes: &Attributes<'_>, resource: &Resource) -> bool {
@@ -43,6 +45,48 @@ pub fn is_exempt(resource: &Resource) -> bool {
     &*resource.group == "admissionregistration.k8s.io"
 }
 
+/// The resource under which a webhook or policy wants to see the object: the request's own, or one that shows the same.
+pub fn wanted_resource(
+    registry: &Registry,
+    spec: &Value,
+    attributes: &Attributes<'_>,
+) -> Option<Arc<Resource>> {
+    let asked = attributes.resource;
+    let exact = str_at(spec, "matchPolicy") == "Exact";
+    let mut same: Vec<_> = registry.iter().filter(|r| r.table == asked.table).collect();
+    let is_asked = |r: &Resource| r.group == asked.group && r.version == asked.version;
+    same.sort_by_key(|r| !is_asked(r));
+    same.into_iter().filter(|r| !exact || is_asked(r)).find(|r| rules_match(spec, attributes, r)).cloned()
+}
+
+/// The resource that `matchConstraints` or `matchResources` are about, if they are about this request at all. What
+/// they leave out restricts nothing.
+pub fn concerned(
+    registry: &Registry,
+    scope: &Value,
+    attributes: &Attributes<'_>,
+    (object, old): (&Value, &Value),
+    namespace: Option<&Value>,
+) -> Result<Option<Arc<Resource>>, String> {
+    let by = |field: &str| {
+        let rules = list_at(scope, field);
+        let rules = json!({"rules": rules, "matchPolicy": str_at(scope, "matchPolicy")});
+        wanted_resource(registry, &rules, attributes)
+    };
+    let Resource { group, version, plural, .. } = attributes.resource;
+    let everything = || registry.find(group, version, plural).cloned();
+    if !scope.is_object() {
+        return Ok(everything());
+    }
+    let included =
+        if list_at(scope, "resourceRules").is_empty() { everything() } else { by("resourceRules") };
+    let about = included.is_some()
+        && namespace_matches(scope, namespace)?
+        && object_matches(scope, object, old)?
+        && by("excludeResourceRules").is_none();
+    Ok(included.filter(|_| about))
+}
+
 /// Whether the labels of the namespace are those the webhook wants. At cluster scope all are, except that a namespace
 /// is judged by its own.
 pub fn namespace_matches(webhook: &Value, labels_of: Option<&Value>) -> Result<bool, String> {
@@ -74,10 +118,7 @@ pub fn conditions_match(webhook: &Value, input: &AdmissionInput<'_>) -> Result<b
 #[cfg(test)]
 #[allow(clippy::needless_pass_by_value, reason = "tests read better with literals")]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-    use crate::registry::Registry;
 
     fn matches(rule: Value, operation: &'static str, plural: &str, subresource: &str) -> bool {
         let registry = Registry::builtin();
