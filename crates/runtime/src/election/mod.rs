@@ -28,6 +28,7 @@ use tokio::sync::watch;
 
 pub use elector::Elector;
 
+use crate::apply::{Fence, Permit};
 use crate::config;
 use crate::config::duration::format;
 use crate::monotonic::Monotonic;
@@ -237,6 +238,17 @@ impl Leadership {
                 }
             }
         }
+    }
+
+    /// Stops writers the moment this replica does not lead.
+    pub fn fence(&self) -> Fence {
+        let leadership = self.clone();
+        Fence::new(move || {
+            let until = leadership.state.borrow().leads_until?;
+            let epoch = u64::try_from(leadership.seen.lock().transitions).unwrap_or_default();
+            let remaining = until.checked_sub(leadership.monotonic.now())?;
+            Some(Permit { slot: 0, epoch, remaining })
+        })
     }
 
     /// This replica's identity.
