@@ -27,6 +27,7 @@ mod nearest;
 pub mod owner;
 pub mod queue;
 pub mod reconcile;
+pub mod state;
 pub mod status;
 pub mod trace;
 pub mod watch;
