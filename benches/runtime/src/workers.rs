@@ -13,7 +13,7 @@ use kube::runtime::controller::{Action as KubeAction, Config, ReconcileReason, R
 use kube::runtime::reflector::{ObjectRef, store};
 use kube::runtime::{applier, watcher};
 use shoal_runtime::queue::{Priority, Queue, Settings as QueueSettings};
-use shoal_runtime::worker::{Patience, Settings, WorkerMetrics, Workers};
+use shoal_runtime::worker::{Patience, Plan, Settings, Workers};
 use shoal_runtime::{Action, ObjectKey};
 use tokio::runtime::Builder;
 
@@ -59,7 +59,7 @@ where
     F: Future<Output = shoal_runtime::Result<Action>> + Send + 'static,
 {
     let settings = Settings { max_concurrent: CONCURRENCY, ..Settings::default() };
-    Workers::start("bench", queue.clone(), settings, &WorkerMetrics::default(), reconcile)
+    Workers::start(Plan { settings, ..Plan::new("bench", queue.clone()) }, reconcile)
 }
 
 fn reconcile(keys: &[ObjectKey]) -> Result<Spent> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use http::{Method, Uri};
 use tokio::time::Instant;
 
-use crate::election::Leadership;
+use crate::apply::Fence;
 use crate::key::ObjectKey;
 
 tokio::task_local! {
@@ -25,14 +25,9 @@ pub struct Cause {
     pub key: Option<ObjectKey>,
     /// What made it work: `added`, `modified`, `deleted`, `resync`, `retry`, …
     pub trigger: Arc<str>,
-    /// Writes are refused unless this leads.
-    pub fence: Option<Leadership>,
+    /// Writes are refused unless this permits them.
+    pub fence: Option<Fence>,
 }
-
-/// A write that was refused because another replica may lead.
-#[derive(Debug, thiserror::Error)]
-#[error("this replica does not lead any more: the write was not sent")]
-pub struct NotLeader;
 
 /// Runs `work` with a cause. Tasks that `work` spawns are outside: give them the [`cause`] again.
 pub async fn because<F: Future>(cause: Cause, work: F) -> F::Output {
@@ -63,11 +58,10 @@ struct Write {
 }
 
 /// Nothing for requests that only read; an error when the fence is down.
-pub(super) fn begin(method: &Method, uri: &Uri) -> Result<Option<Record>, NotLeader> {
+pub(super) fn begin(method: &Method, uri: &Uri) -> Result<Option<Record>, tower::BoxError> {
     let Some(write) = describe(method, uri) else { return Ok(None) };
-    let fenced = CAUSE.try_with(|cause| cause.fence.as_ref().is_some_and(|fence| !fence.is_leader()));
-    if fenced.unwrap_or(false) {
-        return Err(NotLeader);
+    if let Ok(Some(fence)) = CAUSE.try_with(|cause| cause.fence.clone()) {
+        fence.check()?;
     }
     Ok(Some(Record { write, begun: Instant::now() }))
 }

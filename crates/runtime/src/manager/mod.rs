@@ -26,6 +26,7 @@ mod builder;
 mod component;
 mod phase;
 mod plan;
+mod recorders;
 mod signals;
 mod stop;
 mod supervise;
@@ -44,12 +45,17 @@ pub use phase::Phase;
 pub use plan::PlanError;
 pub use stop::{Level, Stop, Stopper};
 
+use crate::cache::Informers;
 use crate::client;
 use crate::config::{self, Config};
 use crate::election::Leadership;
+use crate::events::Recorder;
 use crate::health::{self, Health};
 use crate::metrics::Metrics;
+use crate::queue::QueueMetrics;
+use crate::worker::WorkerMetrics;
 use phase::Board;
+use recorders::Recorders;
 use signals::Signals;
 use supervise::Supervisor;
 
@@ -140,6 +146,10 @@ pub struct Manager {
     entropy: Entropy,
     election: Option<(Component, Leadership)>,
     components: Vec<Component>,
+    informers: Informers,
+    recorders: Recorders,
+    queue_metrics: QueueMetrics,
+    worker_metrics: WorkerMetrics,
     board: Arc<Board>,
     stopper: Stopper,
     stop: Stop,
@@ -169,6 +179,26 @@ impl Manager {
     /// The client, whose writes are on record.
     pub fn client(&self) -> Client {
         self.client.clone()
+    }
+
+    /// The shared caches. Ask for kinds before [`Manager::run`]: they are full before any controller starts.
+    pub fn informers(&self) -> &Informers {
+        &self.informers
+    }
+
+    /// A recorder of events that speaks in the name of `component`.
+    pub fn recorder(&self, component: &str) -> Recorder {
+        self.recorders.of(component)
+    }
+
+    /// The metrics of all work queues, already registered.
+    pub fn queue_metrics(&self) -> &QueueMetrics {
+        &self.queue_metrics
+    }
+
+    /// The metrics of all workers, already registered.
+    pub fn worker_metrics(&self) -> &WorkerMetrics {
+        &self.worker_metrics
     }
 
     /// The settings in force now.

@@ -32,6 +32,7 @@ use self::outcome::Failed;
 pub use self::snapshot::{FailingKey, InFlight, WorkerSnapshot};
 use crate::queue::{Priority, Queue, Taken};
 use crate::reconcile::{Action, Result};
+use crate::trace::Journeys;
 
 /// How long cut-off reconcilers may take to be gone.
 const CUT_OFF: Duration = Duration::from_millis(100);
@@ -50,6 +51,34 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         Settings { max_concurrent: 10, timeout: Duration::from_secs(120), max_retries: 15 }
+    }
+}
+
+/// What workers are to do.
+#[derive(Clone)]
+pub struct Plan<K> {
+    /// Name of the controller.
+    pub name: String,
+    /// Where keys come from.
+    pub queue: Queue<K>,
+    /// How many at once, how long each, how often again.
+    pub settings: Settings,
+    /// Where reconciles are counted.
+    pub metrics: WorkerMetrics,
+    /// Traces that began with the events.
+    pub journeys: Journeys<K>,
+}
+
+impl<K> Plan<K> {
+    /// The defaults, with metrics that nobody sees.
+    pub fn new(name: &str, queue: Queue<K>) -> Plan<K> {
+        Plan {
+            name: name.to_owned(),
+            queue,
+            settings: Settings::default(),
+            metrics: WorkerMetrics::default(),
+            journeys: Journeys::default(),
+        }
     }
 }
 
@@ -105,6 +134,7 @@ pub(crate) struct Shared<K> {
     name: String,
     queue: Queue<K>,
     settings: Settings,
+    journeys: Journeys<K>,
     cancelled: CancellationToken,
     meters: Meters,
     failures: Failures<K>,
@@ -123,24 +153,19 @@ where
     K: Clone + Ord + Display + Send + Sync + 'static,
 {
     /// Starts workers that call `reconcile` for each key of the queue.
-    pub fn start<R, F>(
-        name: &str,
-        queue: Queue<K>,
-        settings: Settings,
-        metrics: &WorkerMetrics,
-        reconcile: R,
-    ) -> Workers<K>
+    pub fn start<R, F>(plan: Plan<K>, reconcile: R) -> Workers<K>
     where
         R: Fn(Job<K>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<Action>> + Send + 'static,
     {
-        let count = settings.max_concurrent.max(1);
+        let count = plan.settings.max_concurrent.max(1);
         let shared = Arc::new(Shared {
-            name: name.to_owned(),
-            queue,
-            settings,
+            meters: plan.metrics.of(&plan.name),
+            name: plan.name,
+            queue: plan.queue,
+            settings: plan.settings,
+            journeys: plan.journeys,
             cancelled: CancellationToken::new(),
-            meters: metrics.of(name),
             failures: Failures::default(),
             in_flight: (0..count).map(|_| Mutex::new(None)).collect(),
         });
@@ -227,7 +252,7 @@ where
     while let Some(taken) = shared.queue.get().await {
         let since = Instant::now();
         let place = Place::take(&shared.in_flight[worker], &taken, since);
-        let span = tracing::info_span!("reconcile", controller = %shared.name, key = %*taken, retries = taken.retries());
+        let span = shared.journeys.reconcile(&shared.name, &taken);
         let outcome = run(&shared, &*reconcile, &taken).instrument(span.clone()).await;
         shared.meters.time.observe(since.elapsed().as_secs_f64());
         drop(place);

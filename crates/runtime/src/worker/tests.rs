@@ -5,7 +5,7 @@ use std::time::Duration;
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
-use super::{Job, Patience, Settings, WorkerMetrics, Workers};
+use super::{Job, Patience, Plan, Settings, WorkerMetrics, Workers};
 use crate::queue::{Priority, Queue, Settings as QueueSettings};
 use crate::reconcile::{Action, Error, Result};
 
@@ -20,7 +20,7 @@ where
     R: Fn(Job<u32>) -> F + Send + Sync + 'static,
     F: Future<Output = Result<Action>> + Send + 'static,
 {
-    Workers::start("demo", queue.clone(), settings, &WorkerMetrics::default(), reconcile)
+    Workers::start(Plan { settings, ..Plan::new("demo", queue.clone()) }, reconcile)
 }
 
 fn brief() -> Patience {
@@ -56,7 +56,8 @@ async fn no_more_than_the_limit_run_at_once_and_a_stop_drains_the_queue() {
 async fn a_panic_is_caught_counted_and_retried() {
     let (queue, metrics, mut registry) = (queue(), WorkerMetrics::default(), Registry::default());
     metrics.register(&mut registry);
-    let workers = Workers::start("demo", queue.clone(), Settings::default(), &metrics, |job: Job<u32>| {
+    let plan = Plan { metrics, ..Plan::new("demo", queue.clone()) };
+    let workers = Workers::start(plan, |job: Job<u32>| {
         assert!(job.retries > 0, "before the future");
         async move {
             assert!(job.retries > 1, "inside the future");
