@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame};
 use serde_json::json;
+use tokio::sync::watch;
 
 use crate::faults::{BoxError, Effect, FaultBody, status_object};
 
@@ -19,11 +20,50 @@ pub(crate) struct Damaged {
     /// Bytes or lines that went through.
     passed: usize,
     over: bool,
+    stalled: bool,
+}
+
+/// A body that breaks when everybody is disconnected.
+pub(crate) struct Breakable {
+    inner: FaultBody,
+    broken: Pin<Box<dyn Future<Output = ()> + Send>>,
+    over: bool,
+}
+
+impl Breakable {
+    pub fn new(inner: FaultBody, mut disconnects: watch::Receiver<u64>) -> Breakable {
+        let broken = Box::pin(async move {
+            // Without a layer nobody can be disconnected any more.
+            if disconnects.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        });
+        Breakable { inner, broken, over: false }
+    }
+}
+
+impl Body for Breakable {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if self.over {
+            return Poll::Ready(None);
+        }
+        if self.broken.as_mut().poll(cx).is_ready() {
+            self.over = true;
+            return Poll::Ready(Some(Err("the connection was cut".into())));
+        }
+        Pin::new(&mut self.inner).poll_frame(cx)
+    }
 }
 
 impl Damaged {
     pub fn new(inner: FaultBody, effect: Effect) -> Damaged {
-        Damaged { inner, effect, ready: VecDeque::new(), passed: 0, over: false }
+        Damaged { inner, effect, ready: VecDeque::new(), passed: 0, over: false, stalled: false }
     }
 
     fn damage(&mut self, mut chunk: Bytes) {
@@ -38,6 +78,12 @@ impl Damaged {
                 if self.over && matches!(self.effect, Effect::CutAfter(_)) {
                     self.ready.push_back(Err("the connection was cut".into()));
                 }
+            }
+            Effect::StallAfter(limit) => {
+                chunk.truncate(limit - self.passed.min(limit));
+                self.passed += chunk.len();
+                self.stalled = self.passed >= limit;
+                self.ready.push_back(Ok(chunk));
             }
             Effect::Pieces(size) => {
                 while !chunk.is_empty() {
@@ -97,6 +143,9 @@ impl Body for Damaged {
             }
             if this.over {
                 return Poll::Ready(None);
+            }
+            if this.stalled {
+                return Poll::Pending;
             }
             match Pin::new(&mut this.inner).poll_frame(cx) {
                 Poll::Pending => return Poll::Pending,

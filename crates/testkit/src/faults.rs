@@ -1,6 +1,6 @@
 //! A network and a server that misbehave as told.
 //!
-//! [`Faults`] stands between a client and the cluster. Rules say which requests are hit, how often and by what; the same
+//! A [`FaultLayer`] stands between a client and the cluster. Rules say which requests are hit, how often and by what; the same
 //! seed hits the same requests.
 //!
 //! ```
@@ -31,9 +31,10 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
 use serde_json::json;
 use shoal_objects::Entropy;
+use tokio::sync::watch;
 use tower::{Service, ServiceExt as _};
 
-use crate::fault_body::Damaged;
+use crate::fault_body::{Breakable, Damaged};
 
 /// Errors of the transport.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -60,6 +61,10 @@ pub enum Effect {
     },
     /// The answer breaks off with an error after so many bytes.
     CutAfter(usize),
+    /// The answer breaks off with an error after some bytes, at most so many; how many is drawn for each answer.
+    CutWithin(usize),
+    /// After so many bytes nothing comes any more, and nobody says so.
+    StallAfter(usize),
     /// The answer ends, as if it were complete, after so many bytes.
     EndAfter(usize),
     /// The answer comes in pieces of so many bytes.
@@ -167,12 +172,16 @@ struct State {
     rules: Vec<Rule>,
     entropy: Entropy,
     requests: Vec<String>,
+    /// Counts disconnects.
+    disconnects: watch::Sender<u64>,
 }
 
 impl FaultLayer {
     /// No rules yet.
     pub fn new(seed: u64) -> FaultLayer {
-        let state = State { rules: Vec::new(), entropy: Entropy::seeded(seed), requests: Vec::new() };
+        let (disconnects, _) = watch::channel(0);
+        let state =
+            State { rules: Vec::new(), entropy: Entropy::seeded(seed), requests: Vec::new(), disconnects };
         FaultLayer { inner: Arc::new(Mutex::new(state)) }
     }
 
@@ -190,12 +199,17 @@ impl FaultLayer {
         self.state().rules.clear();
     }
 
+    /// Breaks all answers that are not complete, above all open watches.
+    pub fn disconnect(&self) {
+        self.state().disconnects.send_modify(|count| *count += 1);
+    }
+
     /// Method and URI of all requests so far.
     pub fn requests(&self) -> Vec<String> {
         self.state().requests.clone()
     }
 
-    fn effects(&self, parts: &Parts) -> Vec<Effect> {
+    fn effects(&self, parts: &Parts) -> (Vec<Effect>, watch::Receiver<u64>) {
         let mut state = self.state();
         state.requests.push(format!("{} {}", parts.method, parts.uri));
         let entropy = state.entropy.clone();
@@ -205,9 +219,12 @@ impl FaultLayer {
                 continue;
             }
             rule.left = rule.left.map(|left| left - 1);
-            effects.push(rule.effect.clone());
+            effects.push(match rule.effect {
+                Effect::CutWithin(most) => Effect::CutAfter(entropy.below(most as u64) as usize),
+                ref effect => effect.clone(),
+            });
         }
-        effects
+        (effects, state.disconnects.subscribe())
     }
 
     /// `service` with faults.
@@ -231,13 +248,13 @@ impl FaultLayer {
             let (faults, service) = (faults.clone(), service.clone());
             async move {
                 let (parts, body) = request.into_parts();
-                let effects = faults.effects(&parts);
-                hit(effects, async move {
+                let (effects, disconnects) = faults.effects(&parts);
+                let response = hit(effects, async move {
                     let response =
                         service.oneshot(Request::from_parts(parts, body)).await.map_err(Into::into)?;
                     Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()))
-                })
-                .await
+                });
+                Ok(response.await?.map(|body| Breakable::new(body, disconnects).boxed_unsync()))
             }
         })
     }

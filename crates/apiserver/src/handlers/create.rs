@@ -9,9 +9,9 @@ use std::sync::Arc;
 use crate::admission;
 use crate::definitions;
 use crate::encode;
-use crate::handlers::update::Facet;
+use crate::handlers::update::{Facet, remove};
 use crate::handlers::{Call, complete, custom, default, ownership};
-use crate::kinds::{NameRule, definition, pod};
+use crate::kinds::{NameRule, approval, definition, pod};
 use crate::registry::Resource;
 use crate::response::Reply;
 use crate::status::{Failure, Outcome};
@@ -93,6 +93,11 @@ pub async fn insert(
         });
         match put.await {
             Ok(object) => {
+                // The definition may have gone, with all objects it found, just before this one came.
+                if let Err(closed) = custom::check_open(call, &name) {
+                    let _ = remove(call, &object).await;
+                    return Err(closed);
+                }
                 reserved.keep();
                 charge.settle(call).await;
                 call.server.written(resource, &object).await;
@@ -190,6 +195,9 @@ fn builtin_errors(resource: &Resource, object: &Value) -> Errors {
         &mut errors,
     );
     (resource.rules.validate)(object, &mut errors);
+    if &*resource.table == definitions::TABLE {
+        approval::validate(object, &mut errors);
+    }
     if &*resource.table == "pods" {
         pod::validate::validate_pod_create(object, &mut errors);
     }

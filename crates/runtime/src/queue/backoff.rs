@@ -24,7 +24,7 @@ impl Bucket {
         if !(settings.qps > 0.0 && settings.qps.is_finite()) {
             return Duration::ZERO;
         }
-        let interval = Duration::from_secs_f64((1.0 / f64::from(settings.qps)).min(1e6));
+        let interval = Duration::from_secs_f64((1.0 / settings.qps).min(1e6));
         let capacity = interval.saturating_mul(settings.burst.max(1));
         self.full_at = self.full_at.max(now).saturating_add(interval);
         self.full_at.saturating_sub(now.saturating_add(capacity))
@@ -35,7 +35,7 @@ impl Bucket {
 mod tests {
     use super::*;
 
-    fn settings(qps: f32, burst: u32) -> Settings {
+    fn settings(qps: f64, burst: u32) -> Settings {
         Settings { base_delay: Duration::from_millis(5), max_delay: Duration::from_secs(1000), qps, burst }
     }
 
@@ -63,9 +63,9 @@ mod tests {
     #[test]
     fn no_rate_is_no_limit() {
         let mut bucket = Bucket::default();
-        for qps in [0.0, -1.0, f32::NAN, f32::INFINITY] {
+        for qps in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             assert_eq!(bucket.reserve(&settings(qps, 1), Duration::ZERO), Duration::ZERO);
         }
-        assert!(bucket.reserve(&settings(f32::MIN_POSITIVE, 1), Duration::MAX) <= Duration::MAX);
+        assert!(bucket.reserve(&settings(f64::MIN_POSITIVE, 1), Duration::MAX) <= Duration::MAX);
     }
 }

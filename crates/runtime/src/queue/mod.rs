@@ -69,7 +69,7 @@ pub struct Settings {
     /// Longest delay of a retry (1000 s).
     pub max_delay: Duration,
     /// Retries per second of all keys together (10); zero is no limit.
-    pub qps: f32,
+    pub qps: f64,
     /// Retries that may exceed the rate at once (100).
     pub burst: u32,
 }

@@ -134,11 +134,15 @@ pub struct Watcher {
     streams: bool,
     page_size: u32,
     backoff: Backoff,
+    /// Between lists, when one version after the other is lost.
+    list_backoff: Option<Backoff>,
     rest_until: Option<Instant>,
     /// Lists in a row that were older than what is known.
     older_lists: u32,
     /// A list was completed and nothing followed yet.
     just_listed: bool,
+    /// Streamed lists in a row that broke off. Pages survive that, a stream begins anew.
+    broken_streams: u32,
 }
 
 enum State {
@@ -175,9 +179,11 @@ impl Watcher {
             streams: options.streamed_lists,
             page_size: options.page_size,
             backoff,
+            list_backoff: None,
             rest_until: None,
             older_lists: 0,
             just_listed: false,
+            broken_streams: 0,
             options,
         }
     }
@@ -211,10 +217,7 @@ impl Watcher {
                 self.rest_until = None;
             }
             let done = match &self.state {
-                // Only pages say whether a shard selector was obeyed.
-                State::Start if self.streams && self.source.scope.shard.is_none() => {
-                    self.open_streamed_list().await
-                }
+                State::Start if self.wants_stream() => self.open_streamed_list().await,
                 State::Start | State::List { .. } => self.page().await,
                 State::Resume => self.open_watch().await,
                 State::Follow(_) => self.follow().await,
@@ -225,6 +228,11 @@ impl Watcher {
         }
     }
 
+    /// Only pages say whether a shard selector was obeyed, and only they survive a line that breaks all the time.
+    fn wants_stream(&self) -> bool {
+        self.streams && self.source.scope.shard.is_none() && self.broken_streams < 2
+    }
+
     /// Decides how to go on after a failure, and says so.
     fn fail(&mut self, fault: Fault) {
         let lost = fault.needs_list() || !self.options.incremental;
@@ -233,7 +241,10 @@ impl Watcher {
             State::Follow(open) => open.initial,
             State::Resume => false,
         };
-        let was_fruitful = matches!(&self.state, State::Follow(open) if open.fruitful);
+        if matches!(&self.state, State::Follow(open) if open.initial) {
+            self.broken_streams += 1;
+        }
+        let was_fruitful = matches!(&self.state, State::Follow(open) if open.fruitful && !open.initial);
         match &fault {
             Fault::NotStreamed => {
                 self.streams = false;
@@ -255,11 +266,18 @@ impl Watcher {
             self.state =
                 if lost || in_list || self.revision.is_none() { State::Start } else { State::Resume };
         }
+        let soon = Duration::from_millis(self.options.entropy.below(RECONNECT));
         let wait = match fault {
             // Cut in the middle of good work: come back soon, but not all watches at the same moment.
-            Fault::Connection(_) if was_fruitful => {
-                Duration::from_millis(self.options.entropy.below(RECONNECT))
-            }
+            Fault::Connection(_) if was_fruitful => soon,
+            // The server answers, so list now; but when lists do not help, not one after the other.
+            Fault::Gone(_) => match &mut self.list_backoff {
+                Some(backoff) => backoff.next(),
+                none => {
+                    *none = Some(Backoff::new(self.options.backoff, self.options.entropy.clone()));
+                    soon
+                }
+            },
             _ => self.backoff.next().max(fault.retry_after().unwrap_or_default()),
         };
         self.rest_until = Some(Instant::now() + wait);
@@ -311,6 +329,7 @@ impl Watcher {
 
     fn complete(&mut self, revision: Revision, shard: Option<String>) {
         self.backoff.reset();
+        self.broken_streams = 0;
         self.revision = Some(revision.clone());
         self.just_listed = true;
         self.ready.push_back(Step::Complete { revision, shard });
@@ -418,6 +437,7 @@ impl Watcher {
 
     fn advance(&mut self, revision: Revision) {
         self.backoff.reset();
+        self.list_backoff = None;
         self.just_listed = false;
         let goes_back = self.revision.as_ref().is_some_and(|known| revision.is_older_than(known));
         if !goes_back && !revision.is_empty() {
@@ -432,6 +452,10 @@ impl Watcher {
         };
         open.fruitful = true;
         if !open.initial {
+            // Bookmarks never go back, unless the server was set back to an older state: a list will tell.
+            if self.revision.as_ref().is_some_and(|known| revision.is_older_than(known)) {
+                return Err(Fault::Gone(format!("the server is at {revision}")));
+            }
             self.advance(revision.clone());
             self.ready.push_back(Step::Progress(revision));
             return Ok(());
