@@ -6,6 +6,7 @@ mod examples;
 mod kubectl;
 mod oracle;
 mod tools;
+mod transcript;
 
 use std::time::Instant;
 
@@ -56,6 +57,11 @@ impl Step {
             Step::Clients => "clients and operators of other projects",
         }
     }
+}
+
+/// Writes `docs/kubectl-transcript.md` anew.
+pub fn write_transcript() -> Result<()> {
+    transcript::write()
 }
 
 /// Runs the steps; true if nothing failed.

@@ -270,17 +270,18 @@ fn check_version(resource: &Resource, proposed: &Value, current: &Value) -> Outc
         return Err(Failure::conflict(&resource.group, &resource.plural, name, &why));
     }
     let version = meta::resource_version(proposed);
-    if version.is_empty() || version == "0" {
+    if version.is_empty() {
         return Ok(false);
     }
-    if version.parse::<u64>().is_err() {
+    // A number, however it is written.
+    let Ok(number) = version.parse::<u64>() else {
         let text = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
         return Err(Failure::internal(text));
-    }
-    if version != meta::resource_version(current) {
+    };
+    if number != 0 && Ok(number) != meta::resource_version(current).parse() {
         return Err(Failure::modified(resource, name));
     }
-    Ok(true)
+    Ok(number != 0)
 }
 
 /// Carries over what this request may not change.
