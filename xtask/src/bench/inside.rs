@@ -18,7 +18,7 @@ pub fn rows(workspace: &Workspace, report: &mut Report) -> Result<()> {
 
     println!("==> parts of the server");
     let deployment = workspace.root.join("xtask/src/bench/deployment.json");
-    let parts = run("shoal-apiserver", "parts", Some(&deployment))?;
+    let parts = run("shoal-testkit", "parts", Some(&deployment))?;
     let mut row = |what: &str, name: &str, goal, unit| -> Result<()> {
         report.row(what, "", goal, value(&parts, name)?, unit);
         Ok(())
