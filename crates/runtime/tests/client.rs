@@ -64,7 +64,8 @@ async fn every_write_is_on_record_with_who_what_and_why_but_no_content() {
     async {
         let secrets: Api<Secret> = Api::default_namespaced(client.clone());
         let secret: Secret =
-            serde_json::from_value(json!({"metadata": {"name": "s"}, "stringData": {"k": "hunter2"}})).unwrap();
+            serde_json::from_value(json!({"metadata": {"name": "s"}, "stringData": {"k": "hunter2"}}))
+                .unwrap();
         because(web("added"), async {
             secrets.create(&PostParams::default(), &secret).await.unwrap();
             secrets.get("s").await.unwrap();

@@ -25,8 +25,13 @@ async fn running(drain: Duration) -> (u16, tokio::task::JoinHandle<Result<(), Er
     let mut config = Config::default();
     config.metrics.port = port;
     let cluster = Cluster::start().await;
-    let mut manager =
-        Manager::builder("test").client(cluster.client()).config(config).leader_election().build().await.unwrap();
+    let mut manager = Manager::builder("test")
+        .client(cluster.client())
+        .config(config)
+        .leader_election()
+        .build()
+        .await
+        .unwrap();
     let work = Component::new("work", move |stop| async move {
         stop.requested().await;
         tokio::time::sleep(drain).await;
@@ -47,6 +52,7 @@ async fn a_process_serves_probes_stops_on_a_signal_and_aborts_on_the_second() {
     assert!(get(port, "/readyz?verbose").await.contains("[+]informers ok\n"));
     let metrics = get(port, "/metrics").await;
     assert!(metrics.contains("config_generation 1"), "{metrics}");
+    assert!(metrics.contains("leader_election_master_status{name=\"test\"} 1"), "{metrics}");
     let inspection = get(port, "/debug/inspect").await;
     for part in ["\"manager\"", "\"config\"", "\"caches\"", "\"leases\"", "\"phase\": \"Running\""] {
         assert!(inspection.contains(part), "{part} in {inspection}");
@@ -56,7 +62,10 @@ async fn a_process_serves_probes_stops_on_a_signal_and_aborts_on_the_second() {
 
     let (port, run) = running(Duration::from_secs(3600)).await;
     kill_process(getpid(), Signal::INT).unwrap();
-    eventually("stopping", || async { get(port, "/healthz").await.starts_with("HTTP/1.1 503").then_some(()) }).await;
+    eventually("stopping", || async {
+        get(port, "/healthz").await.starts_with("HTTP/1.1 503").then_some(())
+    })
+    .await;
     assert!(!run.is_finished());
     kill_process(getpid(), Signal::TERM).unwrap();
     assert!(matches!(run.await.unwrap(), Err(Error::Aborted)));
@@ -66,6 +75,12 @@ async fn a_process_serves_probes_stops_on_a_signal_and_aborts_on_the_second() {
     let mut config = Config::default();
     config.metrics.port = taken.local_addr().unwrap().port();
     let cluster = Cluster::start().await;
-    let error = Manager::builder("test").client(cluster.client()).config(config).build().await.map(|_| ()).unwrap_err();
+    let error = Manager::builder("test")
+        .client(cluster.client())
+        .config(config)
+        .build()
+        .await
+        .map(|_| ())
+        .unwrap_err();
     assert!(error.to_string().contains("set metrics.port to a free one"), "{error}");
 }
