@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use shoal_runtime::config::Config;
+use shoal_runtime::ObjectKey;
+use shoal_runtime::config::{Config, Source};
 use shoal_runtime::manager::{Component, Error, Manager, Phase, Stop};
 use shoal_testkit::{Cluster, eventually};
 use tokio::time::{Instant, sleep};
@@ -346,4 +347,68 @@ async fn a_replica_that_loses_the_lease_drops_its_work_at_once_and_says_why() {
     assert!(log.lines().contains(&"everywhere ends".to_owned()));
     let lease = cluster.http().get(path).await.json();
     assert_eq!(lease["spec"]["holderIdentity"], "thief", "what is not ours is not released");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rejected_change_of_settings_is_seen_in_inspection_metrics_and_events() {
+    let cluster = Cluster::builder().seed(7).start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config.yaml");
+    std::fs::write(&file, "workers: 2").unwrap();
+    let source = Source::file(&file).unwrap();
+    let manager = Manager::builder("test")
+        .client(cluster.client())
+        .config_source(source.clone())
+        .embedded()
+        .build()
+        .await
+        .unwrap();
+    let (stopper, health, metrics) = (manager.stopper(), manager.health().clone(), manager.metrics().clone());
+    let run = tokio::spawn(manager.run());
+    std::fs::write(&file, "wokers: 3").unwrap();
+    let mistake = "wokers is not a key: did you mean workers?";
+    eventually("rejected", || async {
+        (health.inspection()["config"]["rejected"][0] == mistake).then_some(())
+    })
+    .await;
+    assert_eq!(source.current().workers.0, 2);
+    assert!(metrics.text().contains("config_rejected_total 1"));
+    assert!(metrics.text().contains("config_last_reload_successful 0"));
+    std::fs::write(&file, "workers: 3").unwrap();
+    eventually("applied", || async { (source.current().workers.0 == 3).then_some(()) }).await;
+    assert!(metrics.text().contains("config_last_reload_successful 1"));
+    stopper.stop();
+    run.await.unwrap().unwrap();
+    let events = cluster.http().get("/api/v1/namespaces/default/events").await.json();
+    let reasons: Vec<&str> =
+        events["items"].as_array().unwrap().iter().filter_map(|event| event["reason"].as_str()).collect();
+    assert!(reasons.contains(&"ConfigRejected") && reasons.contains(&"ConfigApplied"), "{events}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn caches_that_were_asked_for_are_full_before_a_controller_starts() {
+    let cluster = Cluster::builder().seed(7).start().await;
+    let map = serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+    assert_eq!(cluster.http().post("/api/v1/namespaces/default/configmaps", &map).await.status, 201);
+    let mut manager = Manager::builder("test")
+        .client(cluster.client())
+        .config(Config::default())
+        .embedded()
+        .build()
+        .await
+        .unwrap();
+    let maps = manager.informers().of::<k8s_openapi::api::core::v1::ConfigMap>().lister();
+    let seen = Arc::new(Mutex::new(None));
+    let note = seen.clone();
+    manager.add(Component::new("web", move |stop: Stop| async move {
+        *note.lock() = Some(maps.get(&ObjectKey::new("default", "a")).is_some());
+        stop.requested().await;
+        Ok(())
+    }));
+    let (stopper, running) = (manager.stopper(), reach(&manager, Phase::Running).await);
+    let run = tokio::spawn(manager.run());
+    running.await;
+    stopper.stop();
+    run.await.unwrap().unwrap();
+    assert_eq!(*seen.lock(), Some(true));
 }

@@ -52,6 +52,7 @@ async fn a_process_serves_probes_stops_on_a_signal_and_aborts_on_the_second() {
     assert!(get(port, "/readyz?verbose").await.contains("[+]informers ok\n"));
     let metrics = get(port, "/metrics").await;
     assert!(metrics.contains("config_generation 1"), "{metrics}");
+    assert!(metrics.contains("leader_election_master_status{name=\"test\"} 1"), "{metrics}");
     let inspection = get(port, "/debug/inspect").await;
     for part in ["\"manager\"", "\"config\"", "\"caches\"", "\"leases\"", "\"phase\": \"Running\""] {
         assert!(inspection.contains(part), "{part} in {inspection}");

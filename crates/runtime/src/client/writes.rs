@@ -128,8 +128,8 @@ fn describe(method: &Method, uri: &Uri) -> Option<Write> {
 mod tests {
     use super::*;
 
-    fn write(method: Method, uri: &str) -> (&'static str, String) {
-        let w = describe(&method, &uri.parse().unwrap()).unwrap();
+    fn write(method: &Method, uri: &str) -> (&'static str, String) {
+        let w = describe(method, &uri.parse().unwrap()).unwrap();
         let place = [w.group, w.resource, w.subresource, w.namespace, w.name].join("|");
         (w.verb, place)
     }
@@ -137,24 +137,24 @@ mod tests {
     #[test]
     fn requests_are_told_as_verb_and_object() {
         assert_eq!(
-            write(Method::POST, "/api/v1/namespaces/a/configmaps?x=y"),
+            write(&Method::POST, "/api/v1/namespaces/a/configmaps?x=y"),
             ("create", "|configmaps||a|".to_owned())
         );
         assert_eq!(
-            write(Method::PUT, "/apis/apps/v1/namespaces/a/deployments/d/status"),
+            write(&Method::PUT, "/apis/apps/v1/namespaces/a/deployments/d/status"),
             ("update", "apps|deployments|status|a|d".to_owned())
         );
-        assert_eq!(write(Method::PATCH, "/api/v1/namespaces/a"), ("patch", "|namespaces|||a".to_owned()));
+        assert_eq!(write(&Method::PATCH, "/api/v1/namespaces/a"), ("patch", "|namespaces|||a".to_owned()));
         assert_eq!(
-            write(Method::PUT, "/api/v1/namespaces/a/finalize"),
+            write(&Method::PUT, "/api/v1/namespaces/a/finalize"),
             ("update", "|namespaces|finalize||a".to_owned())
         );
-        assert_eq!(write(Method::DELETE, "/api/v1/nodes/n"), ("delete", "|nodes|||n".to_owned()));
+        assert_eq!(write(&Method::DELETE, "/api/v1/nodes/n"), ("delete", "|nodes|||n".to_owned()));
         assert_eq!(
-            write(Method::DELETE, "/api/v1/namespaces/a/pods"),
+            write(&Method::DELETE, "/api/v1/namespaces/a/pods"),
             ("deletecollection", "|pods||a|".to_owned())
         );
-        assert_eq!(write(Method::POST, "/"), ("create", "||||".to_owned()));
+        assert_eq!(write(&Method::POST, "/"), ("create", "||||".to_owned()));
         assert_eq!(describe(&Method::GET, &"/api/v1/pods".parse().unwrap()), None);
         assert!(describe(&Method::POST, &"/api/v1/pods?dryRun=All".parse().unwrap()).unwrap().dry_run);
     }

@@ -16,6 +16,7 @@
 //! Ask it before anything that must not be done twice.
 
 mod elector;
+mod metrics;
 mod record;
 
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use shoal_objects::{Clock, Entropy};
 use tokio::sync::watch;
 
 pub use elector::Elector;
+pub use metrics::LeaderMetrics;
 
 use crate::apply::{Fence, Permit};
 use crate::config;

@@ -13,7 +13,7 @@ use super::{Component, ELECTOR, Error, Manager, Stop};
 use crate::cache::{InformerOptions, Informers};
 use crate::client;
 use crate::config::{Change, Config, Source};
-use crate::election::{Election, Elector, Leadership, Timing};
+use crate::election::{Election, Elector, LeaderMetrics, Leadership, Timing};
 use crate::events::Severity;
 use crate::health::{self, Health};
 use crate::logging;
@@ -239,6 +239,7 @@ impl Builder {
             None => None,
             Some(election) => {
                 let (elector, leadership) = election.candidate(client.clone()).map_err(Error::Election)?;
+                metrics.register(|registry| LeaderMetrics::new(leadership.clone()).register(registry));
                 let shown = leadership.clone();
                 health.inspect("leases", move || serde_json::json!([shown.inspect()]));
                 Some((component(elector, leadership.clone()), leadership))

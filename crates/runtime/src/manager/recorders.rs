@@ -1,6 +1,7 @@
 //! The event recorders of a manager's components.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::Client;
 use parking_lot::Mutex;
@@ -8,6 +9,9 @@ use shoal_objects::Clock;
 
 use super::{Component, Stop};
 use crate::events::Recorder;
+
+/// How long the last events may take.
+const FLUSH: Duration = Duration::from_secs(5);
 
 /// Makes recorders, and sends what they recorded before the manager stops. Cheap to clone.
 #[derive(Clone)]
@@ -44,9 +48,13 @@ impl Recorders {
         let run = move |stop: Stop| async move {
             stop.requested().await;
             let made = std::mem::take(&mut *recorders.0.made.lock());
-            for recorder in made {
-                recorder.flush().await;
-            }
+            let flush = async {
+                for recorder in made {
+                    recorder.flush().await;
+                }
+            };
+            // A server that is away must not hold up the stop.
+            let _ = tokio::time::timeout(FLUSH, flush).await;
             Ok(())
         };
         Component::new("events", run).cache()
