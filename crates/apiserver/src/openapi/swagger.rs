@@ -124,7 +124,7 @@ fn put_keyword(out: &mut Vec<u8>, tag: u32, form: &Form, value: &Value, depth: u
             nested(out, tag, |out| put_number(out, 2, i64::from(*flag)));
         }
         (Form::SchemaOrFlag, _) => {
-            nested(out, tag, |out| nested(out, 1, |out| put_schema(out, value, depth)))
+            nested(out, tag, |out| nested(out, 1, |out| put_schema(out, value, depth)));
         }
         (Form::Type | Form::Items, Value::Array(several)) => {
             nested(out, tag, |out| several.iter().for_each(|one| put_type_or_item(out, one, depth)));

@@ -317,7 +317,7 @@ fn fields(message: &[u8]) -> Vec<(u32, &[u8])> {
     found
 }
 
-fn field<'a>(message: &'a [u8], number: u32) -> &'a [u8] {
+fn field(message: &[u8], number: u32) -> &[u8] {
     fields(message).iter().find(|(found, _)| *found == number).expect("the field").1
 }
 
