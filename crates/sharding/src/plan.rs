@@ -167,11 +167,9 @@ impl<'a> Situation<'a> {
                     self.members().record(next).map(|record| record.warm.as_slice()).unwrap_or_default();
                 let late = self.facts.now.since((self.phase_since)(slots.start))
                     >= self.settings.timers.warm_timeout;
-                if next_lost() {
-                    steps.push((Transition::Cancel { slots }, Reason::NextIsLost));
-                } else if !acknowledged(warm, steps, |slots| Transition::Drain { slots }, Reason::NextIsWarm)
-                    && late
-                {
+                let drain = |slots| Transition::Drain { slots };
+                let ready = !next_lost() && acknowledged(warm, steps, drain, Reason::NextIsWarm);
+                if !ready && (next_lost() || late) {
                     steps.push((Transition::Cancel { slots }, Reason::NextIsLost));
                 }
                 false
@@ -414,7 +412,7 @@ impl fmt::Display for Plan {
             match transition {
                 Transition::Assign { to: Some(to), .. } => write!(f, " to {to}")?,
                 Transition::Prepare { next, .. } | Transition::Retarget { next, .. } => {
-                    write!(f, " for {next}")?
+                    write!(f, " for {next}")?;
                 }
                 _ => {}
             }
