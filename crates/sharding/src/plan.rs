@@ -376,14 +376,14 @@ fn is_uneven(request: &Request<'_>) -> bool {
             loads[at] += request.loads.and_then(|loads| loads.get(slot)).map_or(0, |load| u64::from(*load));
         }
     }
-    let off = |values: &[u64], slack: f64| {
+    let off = |values: &[u64]| {
         let total: u64 = values.iter().sum();
         values.iter().zip(request.nodes).any(|(value, node)| {
             let share = total as f64 * f64::from(node.weight) / weights.max(1.0);
-            (*value as f64 - share).abs() > (share * request.threshold).max(slack)
+            (*value as f64 - share).abs() >= (share * request.threshold).max(1.0)
         })
     };
-    off(&slots, 1.0) || off(&loads, 1.0)
+    off(&slots) || off(&loads)
 }
 
 impl fmt::Display for Reason {

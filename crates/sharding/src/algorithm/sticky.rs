@@ -99,6 +99,10 @@ fn fill(owner: &mut [u16], request: &Request<'_>, quotas: &[u32]) {
     }
     let able: Vec<usize> = (0..quotas.len()).filter(|at| request.nodes[*at].weight > 0).collect();
     let able = if able.is_empty() { (0..quotas.len()).collect() } else { able };
+    // Who has nothing yet most likely replaces whoever left: it takes all of it, so that nothing moves twice.
+    let empty: Vec<usize> =
+        able.iter().copied().filter(|at| counts[*at] == 0 && request.only_orphans).collect();
+    let able = if empty.is_empty() { able } else { empty };
     let mut last = None;
     loop {
         let free = crate::slots::ranges_of((0..owner.len() as Slot).filter(|s| owner[*s as usize] == NOBODY));
