@@ -23,7 +23,6 @@ pub struct WebAppSpec {
     /// What to run.
     pub image: String,
     /// How many of it.
-    #[serde(default = "one")]
     pub replicas: i32,
     /// Where it listens.
     pub port: i32,
@@ -34,10 +33,6 @@ pub struct WebAppSpec {
 pub struct WebAppStatus {
     pub observed_generation: i64,
     pub ready_replicas: i32,
-}
-
-fn one() -> i32 {
-    1
 }
 
 #[tokio::main]
