@@ -1,0 +1,8 @@
+//! Deployments: ReplicaSets of changing templates, old ones going while the new one comes.
+
+mod conditions;
+pub mod plan;
+mod rollout;
+mod scale;
+pub mod sets;
+mod status;

@@ -1,0 +1,8 @@
+//! The built-in controllers of Kubernetes, on the framework and through the public API only.
+//!
+//! One folder each. `plan` decides purely from what was read; the controller beside it reads, acts and reports.
+
+pub mod claim;
+pub mod deployment;
+pub mod pods;
+pub mod replicaset;
