@@ -6,3 +6,4 @@ pub mod claim;
 pub mod deployment;
 pub mod pods;
 pub mod replicaset;
+pub mod statefulset;

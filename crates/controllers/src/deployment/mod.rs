@@ -3,6 +3,7 @@
 mod conditions;
 pub mod plan;
 mod rollout;
+pub use rollout::resolve;
 mod scale;
 pub mod sets;
 mod status;
