@@ -4,6 +4,7 @@
 
 pub mod claim;
 pub mod deployment;
+pub mod job;
 pub mod pods;
 pub mod replicaset;
 pub mod statefulset;
