@@ -3,7 +3,11 @@
 //! One folder each. `plan` decides purely from what was read; the controller beside it reads, acts and reports.
 
 pub mod claim;
+pub mod daemonset;
 pub mod deployment;
+pub mod disruption;
+pub mod endpoints;
+pub mod garbage;
 pub mod job;
 pub mod pods;
 pub mod replicaset;

@@ -105,7 +105,7 @@ fn name_prefix(controller: &str) -> String {
 }
 
 /// As the server would draw it: at most 63 characters, five of them random.
-fn drawn_name(prefix: &str, entropy: &Entropy) -> String {
+pub(crate) fn drawn_name(prefix: &str, entropy: &Entropy) -> String {
     let base: String = prefix.chars().take(58).collect();
     format!("{base}{}", entropy.name_suffix(5))
 }
