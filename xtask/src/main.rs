@@ -32,6 +32,8 @@ enum Command {
     Tidy,
     /// Write the table of built-in types anew.
     Codegen,
+    /// Write docs/kubectl-transcript.md anew, by running kubectl.
+    Transcript,
     /// Measure, and compare with the goals.
     Bench(bench::Options),
 }
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         Command::Soak(options) => soak::run(&options),
         Command::Tidy => tidy::run(),
         Command::Codegen => codegen::run().map(|()| true),
+        Command::Transcript => test::write_transcript().map(|()| true),
         Command::Bench(options) => bench::run(&options).map(|()| true),
     };
     match outcome {

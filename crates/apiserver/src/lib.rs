@@ -4,12 +4,15 @@
 
 pub mod access;
 mod admission;
+mod aggregate;
 pub mod audit;
 mod authorize;
+mod backend;
 mod body;
 mod bootstrap;
 pub mod builtin;
 pub mod cel;
+mod conversion;
 pub mod decode;
 mod definitions;
 mod discovery;
@@ -21,6 +24,7 @@ pub mod kinds;
 mod metrics;
 mod negotiate;
 pub mod openapi;
+mod outbound;
 pub mod protobuf;
 mod registry;
 mod request;
@@ -31,5 +35,6 @@ mod server;
 mod status;
 mod table;
 
-pub use body::Body;
+pub use aggregate::{GroupHandler, MountError};
+pub use body::{Body, BodyError};
 pub use server::{Abilities, Options, Server, StartError};

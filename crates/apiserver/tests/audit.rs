@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use shoal_apiserver::audit::{AuditOptions, Level};
+use shoal_apiserver::audit::{AuditOptions, AuditPolicy, Level};
 use shoal_testkit::{Cluster, Http};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -102,6 +102,57 @@ async fn a_watch_is_logged_when_it_starts_and_when_it_ends() {
     assert_eq!(stages, ["ResponseStarted", "ResponseComplete"]);
     assert_eq!(lines[0]["auditID"], lines[1]["auditID"]);
     assert_eq!(lines[0]["verb"], "watch");
+}
+
+#[tokio::test]
+async fn a_policy_decides_what_is_logged_and_secrets_stay_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let policy = br#"
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitManagedFields: true
+rules:
+- {level: None, nonResourceURLs: ["/readyz*"]}
+- {level: None, resources: [{group: "", resources: [configmaps]}], verbs: [list, watch]}
+- {level: RequestResponse, resources: [{group: "", resources: ["*"]}]}
+- {level: Metadata, namespaces: [default]}
+"#;
+    let options = AuditOptions::by_policy(dir.path().join("audit.log"), AuditPolicy::parse(policy).unwrap());
+    let cluster = Cluster::builder().audit(options).start().await;
+    let http = cluster.http();
+    http.get("/readyz").await;
+    http.get(MAPS).await;
+    http.get("/apis/apps/v1/deployments").await;
+    http.get("/apis/apps/v1/namespaces/default/deployments").await;
+    let secret = json!({"metadata": {"name": "s"}, "stringData": {"k": "plaintext-of-a-secret"}});
+    http.post("/api/v1/namespaces/default/secrets", &secret).await;
+    http.get("/api/v1/namespaces/default/secrets").await;
+    let service = json!({"metadata": {"name": "svc"}, "spec": {"ports": [{"port": 80}]}});
+    http.post("/api/v1/namespaces/default/services", &service).await;
+    http.get("/api/v1/namespaces/default/services").await;
+    let lines = lines(dir.path(), cluster, http);
+    let logged: Vec<(&str, &str)> = lines
+        .iter()
+        .map(|l| (l["level"].as_str().unwrap(), l["objectRef"]["resource"].as_str().unwrap()))
+        .collect();
+    assert_eq!(
+        logged,
+        [
+            ("Metadata", "deployments"),
+            ("Metadata", "secrets"),
+            ("Metadata", "secrets"),
+            ("RequestResponse", "services"),
+            ("RequestResponse", "services"),
+        ]
+    );
+    assert!(lines.iter().all(|l| !l.to_string().contains("plaintext-of-a-secret")), "{lines:#?}");
+    assert!(lines.iter().all(|l| !l.to_string().contains("managedFields")), "{lines:#?}");
+    assert_eq!(lines[3]["responseObject"]["spec"]["ports"][0]["targetPort"], 80);
+    assert_eq!(
+        lines[4]["responseObject"]["items"].as_array().unwrap().len(),
+        2,
+        "with the one of the server"
+    );
 }
 
 #[tokio::test]

@@ -2,99 +2,58 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::convert::Infallible;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+mod program;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use bytes::Bytes;
-use futures::future::BoxFuture;
-use http::{Request, Response};
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
-use parking_lot::Mutex;
+use program::{Program, Reaction};
 use serde_json::{Value, json};
 use shoal_apiserver::access::pki::Pki;
-use shoal_apiserver::serve::{self, Limits};
 use shoal_objects::Clock;
 use shoal_testkit::{Answer, Cluster, Http};
-use tokio::net::TcpListener;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const REGISTRATION: &str = "/apis/admissionregistration.k8s.io/v1";
 
-/// A program outside that answers by path.
-#[derive(Clone, Default)]
-struct Program {
-    asked: Arc<Mutex<Vec<(String, Value)>>>,
-}
-
-impl tower_service::Service<Request<Incoming>> for Program {
-    type Response = Response<Full<Bytes>>;
-    type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
-        let asked = self.asked.clone();
-        Box::pin(async move {
-            let path = request.uri().path().to_owned();
-            let body = request.into_body().collect().await.unwrap().to_bytes();
-            let review: Value = serde_json::from_slice(&body).unwrap();
-            asked.lock().push((path.clone(), review["request"].clone()));
-            let uid = review["request"]["uid"].clone();
-            let patch = |operations: Value| {
-                let patch = BASE64_STANDARD.encode(operations.to_string());
-                json!({"uid": uid, "allowed": true, "patchType": "JSONPatch", "patch": patch})
-            };
-            let response = match path.as_str() {
-                "/allow" => json!({"uid": uid, "allowed": true, "warnings": ["mind the gap"]}),
-                "/deny" => {
-                    json!({"uid": uid, "allowed": false, "status": {"code": 418, "message": "not today"}})
-                }
-                "/label-a" => patch(json!([{"op": "add", "path": "/data/a", "value": "1"}])),
-                "/label-b" => patch(json!([{"op": "add", "path": "/data/b", "value": "1"}])),
-                "/rename" => patch(json!([{"op": "replace", "path": "/metadata/name", "value": "other"}])),
-                "/misfit" => patch(json!([{"op": "remove", "path": "/not/there"}])),
-                "/wrong-type" => patch(json!([{"op": "add", "path": "/data", "value": [1]}])),
-                "/stranger" => json!({"uid": "another", "allowed": true}),
-                "/garbage" => return Ok(Response::new(Full::new(Bytes::from_static(b"<html>")))),
-                "/large" => return Ok(Response::new(Full::new(Bytes::from(vec![b' '; 2 << 20])))),
-                "/redirect" => {
-                    let moved = Response::builder().status(302).header("location", "/allow");
-                    return Ok(moved.body(Full::default()).unwrap());
-                }
-                _ => std::future::pending().await,
-            };
-            let review =
-                json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response});
-            Ok(Response::new(Full::new(Bytes::from(review.to_string()))))
-        })
-    }
+/// The program outside answers by path.
+fn react(path: &str, review: &Value) -> Reaction {
+    let uid = review["request"]["uid"].clone();
+    let patch = |operations: Value| {
+        let patch = BASE64_STANDARD.encode(operations.to_string());
+        json!({"uid": uid, "allowed": true, "patchType": "JSONPatch", "patch": patch})
+    };
+    let response = match path {
+        "/allow" => json!({"uid": uid, "allowed": true, "warnings": ["mind the gap"]}),
+        "/deny" => json!({"uid": uid, "allowed": false, "status": {"code": 418, "message": "not today"}}),
+        "/label-a" => patch(json!([{"op": "add", "path": "/data/a", "value": "1"}])),
+        "/label-b" => patch(json!([{"op": "add", "path": "/data/b", "value": "1"}])),
+        "/rename" => patch(json!([{"op": "replace", "path": "/metadata/name", "value": "other"}])),
+        "/kind" => patch(json!([{"op": "replace", "path": "/kind", "value": "Secret"}])),
+        "/uid" => patch(json!([{"op": "add", "path": "/metadata/uid", "value": "mine"}])),
+        "/version" => patch(json!([{"op": "add", "path": "/metadata/resourceVersion", "value": "1"}])),
+        "/misfit" => patch(json!([{"op": "remove", "path": "/not/there"}])),
+        "/wrong-type" => patch(json!([{"op": "add", "path": "/data", "value": [1]}])),
+        "/replicas" => patch(json!([{"op": "replace", "path": "/spec/replicas", "value": 4}])),
+        "/stranger" => json!({"uid": "another", "allowed": true}),
+        "/garbage" => return Reaction::Bytes(b"<html>".to_vec()),
+        "/large" => return Reaction::Bytes(vec![b' '; 2 << 20]),
+        "/redirect" => return Reaction::Redirect("/allow"),
+        _ => return Reaction::Hang,
+    };
+    Reaction::Json(
+        json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response}),
+    )
 }
 
 struct World {
     http: Http,
     program: Program,
-    address: SocketAddr,
-    bundle: String,
 }
 
 impl World {
     async fn start() -> World {
-        let pki = Pki::in_memory(&["far.default.svc".to_owned()], Clock::system().now()).unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let program = Program::default();
-        let tls = serve::server_config(&pki).unwrap();
-        tokio::spawn(serve::serve(listener, tls, program.clone(), Limits::default(), std::future::pending()));
-        let bundle = BASE64_STANDARD.encode(pki.ca_pem());
-        World { http: Cluster::start().await.http(), program, address, bundle }
+        let program = Program::start(&["far.default.svc"], react).await;
+        World { http: Cluster::start().await.http(), program }
     }
 
     /// A webhook about ConfigMaps at this path.
@@ -102,7 +61,7 @@ impl World {
         json!({
             "name": format!("{name}.hook.test"), "sideEffects": "None", "admissionReviewVersions": ["v1"],
             "timeoutSeconds": 1,
-            "clientConfig": {"url": format!("https://{}{path}", self.address), "caBundle": self.bundle},
+            "clientConfig": {"url": format!("https://{}{path}", self.program.address), "caBundle": self.program.bundle},
             "rules": [{
                 "apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["configmaps"],
             }],
@@ -119,6 +78,11 @@ impl World {
         self.http.post(MAPS, &json!({"metadata": {"name": name}, "data": {"k": "v"}})).await
     }
 
+    /// What was asked last.
+    fn last(&self) -> Value {
+        self.program.asked.lock().last().unwrap().1["request"].clone()
+    }
+
     fn paths(&self) -> Vec<String> {
         self.program.asked.lock().iter().map(|(path, _)| path.clone()).collect()
     }
@@ -131,7 +95,7 @@ async fn a_validating_webhook_sees_the_request_and_can_refuse_it() {
     let made = world.create("a").await;
     assert_eq!(made.status, 201);
     assert!(made.headers["warning"].to_str().unwrap().contains("mind the gap"));
-    let (_, request) = world.program.asked.lock()[0].clone();
+    let request = world.program.asked.lock()[0].1["request"].clone();
     assert_eq!(request["operation"], "CREATE");
     assert_eq!(request["kind"], json!({"group": "", "version": "v1", "kind": "ConfigMap"}));
     assert_eq!((&request["name"], &request["namespace"]), (&json!("a"), &json!("default")));
@@ -149,7 +113,7 @@ async fn a_validating_webhook_sees_the_request_and_can_refuse_it() {
     let removed = world.http.delete(&format!("{REGISTRATION}/validatingwebhookconfigurations/w")).await;
     assert_eq!(removed.status, 200);
     assert_eq!(world.http.delete(&format!("{MAPS}/a")).await.status, 200);
-    let (_, request) = world.program.asked.lock().last().cloned().unwrap();
+    let request = world.last();
     assert_eq!((&request["operation"], &request["object"]), (&json!("DELETE"), &Value::Null));
     assert_eq!(request["oldObject"]["data"]["k"], "v");
 }
@@ -171,7 +135,19 @@ async fn mutating_webhooks_patch_in_order_and_are_asked_again_if_they_want() {
 #[tokio::test]
 async fn webhooks_that_misbehave_fail_the_request_or_are_ignored() {
     let world = World::start().await;
-    let bad = ["/hang", "/garbage", "/large", "/redirect", "/stranger", "/rename", "/misfit", "/wrong-type"];
+    let bad = [
+        "/hang",
+        "/garbage",
+        "/large",
+        "/redirect",
+        "/stranger",
+        "/rename",
+        "/kind",
+        "/uid",
+        "/version",
+        "/misfit",
+        "/wrong-type",
+    ];
     for (i, path) in bad.into_iter().enumerate() {
         let name = format!("bad-{i}");
         world.configure("mutating", &name, vec![world.webhook("bad", path)]).await;
@@ -260,7 +236,7 @@ async fn selectors_and_equivalent_versions_decide_who_is_asked() {
     let path = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers";
     let made = world.http.post(path, &hpa).await;
     assert_eq!(made.status, 201, "{}", made.json());
-    let (_, request) = world.program.asked.lock().last().cloned().unwrap();
+    let request = world.last();
     assert_eq!(request["kind"]["version"], "v2");
     assert_eq!(request["requestKind"]["version"], "v1");
     assert_eq!(request["object"]["spec"]["metrics"][0]["resource"]["name"], "cpu");
@@ -273,7 +249,7 @@ async fn a_service_is_found_by_what_stands_behind_it() {
     assert_eq!(world.http.post("/api/v1/namespaces/default/services", &service).await.status, 201);
     let mut webhook = world.webhook("service", "/allow");
     webhook["clientConfig"] = json!({
-        "service": {"namespace": "default", "name": "hook", "path": "/allow"}, "caBundle": world.bundle,
+        "service": {"namespace": "default", "name": "hook", "path": "/allow"}, "caBundle": world.program.bundle,
     });
     world.configure("validating", "v", vec![webhook]).await;
     let failed = world.create("a").await.json();
@@ -283,8 +259,8 @@ async fn a_service_is_found_by_what_stands_behind_it() {
     assert_eq!(world.http.post("/api/v1/namespaces/default/services", &elsewhere).await.status, 201);
     let mut webhook = world.webhook("far", "/allow");
     webhook["clientConfig"] = json!({
-        "service": {"namespace": "default", "name": "far", "path": "/allow", "port": world.address.port()},
-        "caBundle": world.bundle,
+        "service": {"namespace": "default", "name": "far", "path": "/allow", "port": world.program.address.port()},
+        "caBundle": world.program.bundle,
     });
     let configurations = format!("{REGISTRATION}/validatingwebhookconfigurations");
     assert_eq!(world.http.delete(&format!("{configurations}/v")).await.status, 200);
@@ -292,4 +268,72 @@ async fn a_service_is_found_by_what_stands_behind_it() {
     let made = world.create("a").await;
     assert_eq!(made.status, 201, "{}", made.json());
     assert_eq!(world.paths(), ["/allow"]);
+}
+
+#[tokio::test]
+async fn one_connection_serves_many_requests() {
+    let world = World::start().await;
+    world.configure("validating", "v", vec![world.webhook("yes", "/allow")]).await;
+    world.configure("mutating", "m", vec![world.webhook("add", "/label-a")]).await;
+    for i in 0..10 {
+        assert_eq!(world.create(&format!("a-{i}")).await.status, 201);
+    }
+    assert_eq!(world.paths().len(), 20);
+    assert_eq!(world.program.connections(), 1);
+}
+
+#[tokio::test]
+async fn webhooks_see_scale_eviction_token_and_connections() {
+    let world = World::start().await;
+    let http = &world.http;
+    let about = |name: &str, path: &str, group: &str, resources: &[&str]| {
+        let mut webhook = world.webhook(name, path);
+        webhook["rules"] = json!([{
+            "apiGroups": [group], "apiVersions": ["v1"], "operations": ["*"], "resources": resources,
+        }]);
+        webhook
+    };
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    http.post(accounts, &json!({"metadata": {"name": "default"}})).await;
+    let template =
+        json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let deployment = json!({"metadata": {"name": "d"}, "spec": {
+        "replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template,
+    }});
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    assert_eq!(http.post(deployments, &deployment).await.status, 201);
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = json!({"metadata": {"name": "p"}, "spec": template["spec"]});
+    assert_eq!(http.post(pods, &pod).await.status, 201);
+
+    world.configure("mutating", "m", vec![about("scale", "/replicas", "apps", &["deployments/scale"])]).await;
+    let scaled = http.merge(&format!("{deployments}/d/scale"), &json!({"spec": {"replicas": 9}})).await;
+    assert_eq!(scaled.json()["spec"]["replicas"], 4, "{}", scaled.json());
+    assert_eq!(world.last()["kind"], json!({"group": "autoscaling", "version": "v1", "kind": "Scale"}));
+
+    let denied = ["pods/eviction", "pods/exec", "serviceaccounts/token", "pods/ephemeralcontainers"];
+    world.configure("validating", "v", vec![about("no", "/deny", "", &denied)]).await;
+    let evicted = http.post(&format!("{pods}/p/eviction"), &json!({"metadata": {"name": "p"}})).await;
+    assert_eq!(evicted.status, 418);
+    let token = http.post(&format!("{accounts}/default/token"), &json!({"spec": {}})).await;
+    assert_eq!((token.status.as_u16(), world.last()["subResource"].clone()), (418, json!("token")));
+    let debug = json!({"spec": {"ephemeralContainers": [{"name": "e", "image": "i"}]}});
+    let debugged = http
+        .send(
+            "PATCH",
+            &format!("{pods}/p/ephemeralcontainers"),
+            &[("content-type", "application/strategic-merge-patch+json")],
+            debug.to_string(),
+        )
+        .await;
+    assert_eq!(debugged.status, 418, "{}", debugged.json());
+    let connected =
+        http.post(&format!("{pods}/p/exec?command=ls&command=-l&container=c"), &Value::Null).await;
+    assert_eq!(connected.status, 418);
+    let request = world.last();
+    assert_eq!(
+        (&request["operation"], &request["kind"]["kind"]),
+        (&json!("CONNECT"), &json!("PodExecOptions"))
+    );
+    assert_eq!(request["object"]["command"], json!(["ls", "-l"]));
 }

@@ -10,16 +10,37 @@
 //! `config`, `events`, `metrics`, `state`.
 
 pub mod apply;
+pub mod cache;
+pub mod client;
+pub mod config;
+pub mod controller;
+pub mod election;
 pub mod events;
 pub mod expectations;
 pub mod finalizer;
+pub mod gate;
+pub mod health;
 pub mod key;
+pub mod logging;
+pub mod manager;
+pub mod metrics;
+pub mod monotonic;
+mod nearest;
 pub mod owner;
+pub mod queue;
 pub mod reconcile;
+pub mod state;
 pub mod status;
+pub mod trace;
+pub mod trigger;
+pub mod watch;
+pub mod worker;
 
 pub use apply::{Applied, Fence, Object, Permit, Writer};
+pub use cache::{Delta, Informer, Informers, Lister, Subscription};
+pub use controller::{Context, Controller, Reconciler, ResourceHandler};
 pub use events::Recorder;
 pub use expectations::Expectations;
 pub use key::ObjectKey;
+pub use manager::{Component, Manager, Stop};
 pub use reconcile::{Action, Class, Error, Result};

@@ -2,11 +2,12 @@
 
 use std::io::{ErrorKind, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::bail;
-use shoal_apiserver::audit::{AuditOptions, Level};
+use shoal_apiserver::access::files::FileError;
+use shoal_apiserver::audit::{AuditOptions, AuditPolicy, Level};
 use shoal_apiserver::serve::{self, Limits};
 use shoal_apiserver::{Options, Server};
 use shoal_objects::Clock;
@@ -30,6 +31,7 @@ use crate::parts::Part;
   shoal up --ephemeral --port 0            # in memory, on any free port
   shoal up --data-dir ./cluster --port 7443
   shoal up --audit-log audit.log --audit-level request
+  shoal up --audit-log audit.log --audit-policy policy.yaml
   KUBECONFIG=FILE kubectl get namespaces   # FILE as printed
 
 Environment:
@@ -72,6 +74,10 @@ pub struct Args {
     #[arg(long, value_name = "LEVEL", value_enum, default_value_t = AuditLevel::Metadata, requires = "audit_log")]
     audit_level: AuditLevel,
 
+    /// Log what this policy says instead (a Policy of audit.k8s.io/v1, in YAML or JSON)
+    #[arg(long, value_name = "FILE", requires = "audit_log", conflicts_with = "audit_level")]
+    audit_policy: Option<PathBuf>,
+
     #[arg(long, value_name = "N", hide = true)]
     nodes: Option<u32>,
 
@@ -88,12 +94,28 @@ enum AuditLevel {
     Request,
 }
 
+impl From<AuditLevel> for Level {
+    fn from(level: AuditLevel) -> Level {
+        match level {
+            AuditLevel::Metadata => Level::Metadata,
+            AuditLevel::Request => Level::Request,
+        }
+    }
+}
+
+fn read_audit_policy(path: &Path) -> anyhow::Result<AuditPolicy> {
+    let text = std::fs::read(path).map_err(|e| FileError::new("read", path, e))?;
+    let policy = AuditPolicy::parse(&text);
+    policy.map_err(|e| anyhow::anyhow!("{} is not an audit policy: {e}", path.display()))
+}
+
 /// Starts everything in order, tells that it is ready, and waits for a signal.
 pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
     if args.nodes.is_some() || args.simulated_nodes.is_some() {
         bail!("nodes are not available yet; start without --nodes and --simulated-nodes");
     }
     let _parts = (&args.only, &args.without);
+    let audit_policy = args.audit_policy.as_deref().map(read_audit_policy).transpose()?;
     raise_file_limit();
     let stop = stop_signal()?;
     let clock = Clock::system();
@@ -111,13 +133,12 @@ pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
 
     let mut options = Options::new(store.clone(), pki.service_account_key().to_vec());
     options.clock = clock;
-    options.audit = args.audit_log.map(|path| {
-        let level = match args.audit_level {
-            AuditLevel::Metadata => Level::Metadata,
-            AuditLevel::Request => Level::Request,
-        };
-        AuditOptions::new(path, level)
-    });
+    options.front_proxy = Some(pki.front_proxy().clone());
+    options.audit = match (args.audit_log, audit_policy) {
+        (Some(path), Some(policy)) => Some(AuditOptions::by_policy(path, policy)),
+        (Some(path), None) => Some(AuditOptions::new(path, args.audit_level.into())),
+        (None, _) => None,
+    };
     let server = Server::start(options).await?;
     let serving = tokio::spawn(serve::serve(listener, tls, server, Limits::default(), stop));
 

@@ -1,19 +1,22 @@
 //! One cluster in this process.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Request;
+use http::{Request, Response};
 use kube::Client;
 use shoal_apiserver::access::UserInfo;
+use shoal_apiserver::access::pki::FrontProxy;
 use shoal_apiserver::access::tokens;
 use shoal_apiserver::audit::AuditOptions;
 use shoal_apiserver::{Abilities, Options, Server};
 use shoal_objects::{Clock, Entropy, Timestamp};
 use shoal_store::Store;
 use tokio::time::Instant;
-use tower::ServiceExt as _;
+use tower::{Service, ServiceExt as _};
 
+use crate::faults::FaultLayer;
 use crate::http_client::Http;
 
 /// Where simulated time begins: 2026-01-01T00:00:00Z.
@@ -31,6 +34,7 @@ pub struct Builder {
     abilities: Abilities,
     history_events: Option<usize>,
     audit: Option<AuditOptions>,
+    front_proxy: Option<FrontProxy>,
 }
 
 impl Cluster {
@@ -41,7 +45,13 @@ impl Cluster {
 
     /// A cluster with settings.
     pub fn builder() -> Builder {
-        Builder { seed: None, abilities: Abilities::default(), history_events: None, audit: None }
+        Builder {
+            seed: None,
+            abilities: Abilities::default(),
+            history_events: None,
+            audit: None,
+            front_proxy: None,
+        }
     }
 
     /// A cluster around a server that was started elsewhere, say on a store of one's own.
@@ -56,12 +66,30 @@ impl Cluster {
 
     /// A kube client of some user.
     pub fn client_as(&self, user: &str, groups: &[&str]) -> Client {
-        let user = UserInfo::authenticated(user, groups);
-        let service = self.server.clone().map_request(move |mut request: Request<kube::client::Body>| {
+        Client::new(self.service_as(UserInfo::authenticated(user, groups)), "default")
+    }
+
+    /// A kube client with all rights whose requests go through faults.
+    pub fn client_through(&self, faults: &FaultLayer) -> Client {
+        let user = UserInfo::authenticated("shoal:test", &["system:masters"]);
+        Client::new(faults.wrap(self.service_as(user)), "default")
+    }
+
+    fn service_as(
+        &self,
+        user: UserInfo,
+    ) -> impl Service<
+        Request<kube::client::Body>,
+        Response = Response<shoal_apiserver::Body>,
+        Error = Infallible,
+        Future: Send,
+    > + Clone
+    + Send
+    + use<> {
+        self.server.clone().map_request(move |mut request: Request<kube::client::Body>| {
             request.extensions_mut().insert(user.clone());
             request
-        });
-        Client::new(service, "default")
+        })
     }
 
     /// Plain HTTP requests with all rights, without a client library.
@@ -110,6 +138,13 @@ impl Builder {
         self
     }
 
+    /// How extension API servers recognise the server.
+    #[must_use]
+    pub fn front_proxy(mut self, front_proxy: FrontProxy) -> Builder {
+        self.front_proxy = Some(front_proxy);
+        self
+    }
+
     /// Starts the cluster.
     ///
     /// # Panics
@@ -124,6 +159,7 @@ impl Builder {
         let mut options = Options::new(Store::memory(store), token_key());
         options.abilities = self.abilities;
         options.audit = self.audit;
+        options.front_proxy = self.front_proxy;
         if let Some(seed) = self.seed {
             options.entropy = Entropy::seeded(seed);
             options.clock = Clock::from_fn(move || {

@@ -4,8 +4,11 @@ mod apiserver;
 mod bodies;
 mod client;
 mod create;
+mod custom;
+mod inside;
 mod process;
 mod report;
+mod runtime;
 mod watch;
 
 use std::os::unix::process::CommandExt;
@@ -26,6 +29,8 @@ pub struct Options {
 enum What {
     /// The API server, over real TLS sockets, from a second process.
     Apiserver(Settings),
+    /// The framework, and kube-rs doing the same.
+    Runtime(runtime::Settings),
 }
 
 /// How to measure.
@@ -54,7 +59,10 @@ pub fn run(options: &Options) -> Result<()> {
     if cfg!(debug_assertions) {
         return continue_in_release(&workspace);
     }
-    let What::Apiserver(settings) = &options.what;
+    let settings = match &options.what {
+        What::Apiserver(settings) => settings,
+        What::Runtime(settings) => return runtime::run(&workspace, settings),
+    };
     let binary = match &settings.binary {
         Some(binary) => binary.clone(),
         None => workspace.build("shoal", Profile::Release)?,

@@ -4,12 +4,13 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::process::{Usage, machine};
 
 /// What a measured value is compared with.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Goal {
     /// Not more than this.
     AtMost(f64),
@@ -23,10 +24,10 @@ pub enum Goal {
 #[derive(Serialize)]
 struct Row {
     what: String,
-    real_server: &'static str,
+    real_server: String,
     goal: String,
     measured: f64,
-    unit: &'static str,
+    unit: String,
     ok: Option<bool>,
     /// CPU that other programs took meanwhile, in percent of the machine.
     others_percent: Option<f64>,
@@ -47,7 +48,7 @@ impl Report {
     }
 
     /// Adds a row that holds for any size of the run.
-    pub fn row(&mut self, what: &str, real: &'static str, goal: Goal, measured: f64, unit: &'static str) {
+    pub fn row(&mut self, what: &str, real: &str, goal: Goal, measured: f64, unit: &str) {
         let (text, ok) = match goal {
             Goal::AtMost(limit) => (format!("≤ {}", number(limit)), Some(measured <= limit)),
             Goal::AtLeast(limit) => (format!("≥ {}", number(limit)), Some(measured >= limit)),
@@ -55,10 +56,10 @@ impl Report {
         };
         let row = Row {
             what: what.to_owned(),
-            real_server: real,
+            real_server: real.to_owned(),
             goal: text,
             measured,
-            unit,
+            unit: unit.to_owned(),
             ok,
             others_percent: None,
         };
@@ -67,14 +68,7 @@ impl Report {
     }
 
     /// Adds a row whose goal is for the full size only.
-    pub fn sized_row(
-        &mut self,
-        what: &str,
-        real: &'static str,
-        goal: Goal,
-        measured: f64,
-        unit: &'static str,
-    ) {
+    pub fn sized_row(&mut self, what: &str, real: &str, goal: Goal, measured: f64, unit: &str) {
         self.row(what, real, goal, measured, unit);
         if let Some(row) = self.rows.last_mut().filter(|_| self.quick) {
             row.ok = None;
@@ -91,7 +85,7 @@ impl Report {
     /// Prints the table, writes the JSON.
     pub fn finish(&self, json: Option<&Path>) -> Result<()> {
         println!("\n{}{}\n", self.machine, if self.quick { ", quick run" } else { "" });
-        println!("| what | real server | goal | measured | ok | other load |");
+        println!("| what | peer | goal | measured | ok | other load |");
         println!("| --- | --- | --- | --- | --- | --- |");
         for row in &self.rows {
             let ok = row.ok.map_or("", |ok| if ok { "yes" } else { "NO" });

@@ -8,7 +8,7 @@ use crate::registry::Resource;
 
 /// An operation that wants to be admitted.
 pub struct Attributes<'a> {
-    /// `CREATE`, `UPDATE` or `DELETE`.
+    /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
     pub operation: &'static str,
     /// The resource.
     pub resource: &'a Resource,
@@ -34,12 +34,13 @@ impl<'a> Attributes<'a> {
         dry_run: bool,
     ) -> Attributes<'a> {
         let named = if meta::name(object).is_empty() { old } else { object };
+        let name = if call.target.name.is_empty() { meta::name(named) } else { &call.target.name };
         Attributes {
             operation,
             resource: &call.target.resource,
-            subresource: &call.target.subresource,
+            subresource: call.target.subresource.split('/').next().unwrap_or_default(),
             namespace: &call.target.namespace,
-            name: meta::name(named).to_owned(),
+            name: name.to_owned(),
             old,
             dry_run,
         }
@@ -50,6 +51,7 @@ impl<'a> Attributes<'a> {
         let kind = match self.operation {
             "CREATE" => "CreateOptions",
             "DELETE" => "DeleteOptions",
+            "CONNECT" => return Value::Null,
             _ => "UpdateOptions",
         };
         let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});

@@ -20,7 +20,11 @@ fn event(done: &Done) -> Value {
     let mut event = json!({
         "kind": "Event",
         "apiVersion": "audit.k8s.io/v1",
-        "level": if done.level == Level::Request { "Request" } else { "Metadata" },
+        "level": match done.level {
+            Level::RequestResponse => "RequestResponse",
+            Level::Request => "Request",
+            Level::Metadata | Level::None => "Metadata",
+        },
         "auditID": done.id,
         "stage": done.stage,
         "requestURI": done.uri,
@@ -50,10 +54,15 @@ fn event(done: &Done) -> Value {
             }
         }
     }
-    if let Some((body, format)) = &trail.body
-        && let Some(object) = parsed(body, *format)
-    {
-        event["requestObject"] = object;
+    for (field, body) in [("requestObject", &trail.body), ("responseObject", &done.answer)] {
+        if let Some((body, format)) = body
+            && let Some(mut object) = parsed(body, *format)
+        {
+            if done.omit_managed_fields {
+                omit_managed_fields(&mut object);
+            }
+            event[field] = object;
+        }
     }
     if !trail.annotations.is_empty() {
         let notes = trail.annotations.iter();
@@ -80,7 +89,21 @@ fn object_ref(object: &ObjectRef) -> Value {
     given.map(|(field, text)| (field.to_owned(), Value::from(text.as_str()))).collect::<Map<_, _>>().into()
 }
 
-/// What the client sent; what nobody could read is left out.
+/// Of the object itself, or of those in a list.
+fn omit_managed_fields(object: &mut Value) {
+    let items = object.get_mut("items").and_then(Value::as_array_mut).map(std::mem::take);
+    let mut items = items.unwrap_or_default();
+    for one in items.iter_mut().chain([&mut *object]) {
+        if let Some(metadata) = one.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("managedFields");
+        }
+    }
+    if let Some(list) = object.get_mut("items").and_then(Value::as_array_mut) {
+        *list = items;
+    }
+}
+
+/// What was sent or answered; what nobody could read is left out.
 fn parsed(body: &Bytes, format: BodyFormat) -> Option<Value> {
     match format {
         BodyFormat::Json => decode::parse_json(body).ok().map(|(value, _)| value),

@@ -4,7 +4,10 @@
 //! its own makes the line and writes it: requests never wait for the disk. What does not fit is counted.
 
 mod event;
+mod policy;
 mod writer;
+
+pub use policy::{AuditPolicy, PolicyError};
 
 use std::io;
 use std::path::PathBuf;
@@ -20,15 +23,19 @@ use parking_lot::Mutex;
 use shoal_objects::{Clock, Timestamp};
 
 use crate::access::UserInfo;
+use crate::aggregate::{Delegate, RequestInfo};
 use crate::negotiate::{BodyFormat, PatchKind, body_format, patch_kind};
 use crate::request::Target;
 use crate::serve::PeerAddress;
 use crate::status::Failure;
+use policy::Asked;
 
 /// How many events may wait to be written.
 const QUEUED_EVENTS: usize = 8_192;
 /// How many bytes of request bodies may wait with them.
 const QUEUED_BYTES: usize = 32 * 1024 * 1024;
+/// Longer answers are not logged.
+const ANSWER_BYTES: usize = 4 * 1024 * 1024;
 
 /// How much is written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,6 +46,8 @@ pub enum Level {
     Metadata,
     /// Also the object that was sent; never of Secrets, ConfigMaps and tokens.
     Request,
+    /// Also what was answered, with the same exceptions.
+    RequestResponse,
 }
 
 /// Where and what to log.
@@ -46,8 +55,8 @@ pub enum Level {
 pub struct AuditOptions {
     /// The file; older ones have a number at the end.
     pub path: PathBuf,
-    /// How much of each request.
-    pub level: Level,
+    /// Which requests, and how much of each.
+    pub policy: AuditPolicy,
     /// A file that has grown beyond this is set aside.
     pub max_bytes: u64,
     /// How many files that were set aside are kept.
@@ -55,9 +64,14 @@ pub struct AuditOptions {
 }
 
 impl AuditOptions {
-    /// The usual settings: 100 MiB per file, five older ones.
+    /// The usual settings: 100 MiB per file, five older ones; the same level for all requests.
     pub fn new(path: PathBuf, level: Level) -> AuditOptions {
-        AuditOptions { path, level, max_bytes: 100 * 1024 * 1024, keep: 5 }
+        AuditOptions::by_policy(path, AuditPolicy::of_level(level))
+    }
+
+    /// The usual settings with a policy.
+    pub fn by_policy(path: PathBuf, policy: AuditPolicy) -> AuditOptions {
+        AuditOptions { path, policy, max_bytes: 100 * 1024 * 1024, keep: 5 }
     }
 }
 
@@ -96,6 +110,7 @@ struct Done {
     id: String,
     stage: &'static str,
     level: Level,
+    omit_managed_fields: bool,
     uri: String,
     source: Option<String>,
     user_agent: Option<String>,
@@ -103,6 +118,8 @@ struct Done {
     now: Timestamp,
     outcome: Outcome,
     trail: Trail,
+    /// What was answered, and in which format.
+    answer: Option<(Bytes, BodyFormat)>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -114,7 +131,7 @@ struct Outcome {
 
 /// The log of a server.
 pub struct AuditLog {
-    level: Level,
+    policy: AuditPolicy,
     clock: Clock,
     queue: Mutex<Option<SyncSender<Box<Done>>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -147,7 +164,7 @@ impl AuditLog {
         let run = move || write_all(&events, writer, &counted);
         let thread = std::thread::Builder::new().name("audit".to_owned()).spawn(run)?;
         Ok(AuditLog {
-            level: options.level,
+            policy: options.policy.clone(),
             clock,
             queue: Mutex::new(Some(queue)),
             thread: Mutex::new(Some(thread)),
@@ -195,7 +212,8 @@ fn write_all(events: &Receiver<Box<Done>>, mut writer: writer::Writer, figures: 
 
 impl Done {
     fn size(&self) -> usize {
-        self.trail.body.as_ref().map_or(0, |(body, _)| body.len()) + self.uri.len()
+        let bytes = |body: &Option<(Bytes, BodyFormat)>| body.as_ref().map_or(0, |(body, _)| body.len());
+        bytes(&self.trail.body) + bytes(&self.answer) + self.uri.len()
     }
 }
 
@@ -216,6 +234,19 @@ impl Trail {
             subresource: target.subresource.clone(),
             namespace: target.namespace.clone(),
             name: target.name.clone(),
+        });
+    }
+
+    /// Notes what a request that others answer is about.
+    pub fn delegates(&mut self, delegate: &Delegate, info: &RequestInfo) {
+        info.verb.clone_into(&mut self.verb);
+        self.object = (!info.resource.is_empty()).then(|| ObjectRef {
+            resource: info.resource.clone(),
+            group: delegate.group.clone(),
+            version: delegate.version.clone(),
+            subresource: info.subresource.clone(),
+            namespace: info.namespace.clone(),
+            name: info.name.clone(),
         });
     }
 
@@ -254,17 +285,37 @@ impl ObjectRef {
     }
 }
 
+/// How a request ended.
+pub struct End<'a> {
+    /// The code, or what went wrong.
+    pub outcome: &'a Result<u16, Failure>,
+    /// Whether events are still to come.
+    pub is_watch: bool,
+    /// Gives what is answered; asked only if that is to be logged.
+    pub answer: &'a mut dyn FnMut() -> Option<(Bytes, BodyFormat)>,
+}
+
 /// Logs the end of a request; of a watch its beginning, and gives what logs its end.
 pub fn finish(
     log: &Arc<AuditLog>,
     parts: &Parts,
     id: &str,
     received: Timestamp,
-    trail: Trail,
-    outcome: &Result<u16, Failure>,
-    is_watch: bool,
+    mut trail: Trail,
+    end: End<'_>,
 ) -> Option<Pending> {
-    if log.level == Level::None {
+    let End { outcome, is_watch, answer } = end;
+    if trail.verb.is_empty() {
+        trail.verb = parts.method.as_str().to_ascii_lowercase();
+    }
+    let asked = Asked {
+        user: trail.caller.as_ref(),
+        verb: &trail.verb,
+        object: trail.object.as_ref(),
+        path: parts.uri.path(),
+    };
+    let decision = log.policy.decide(&asked);
+    if decision.level == Level::None {
         return None;
     }
     let text = |name: &str| parts.headers.get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
@@ -278,10 +329,16 @@ pub fn finish(
             message: if confidential { String::new() } else { failure.message.clone() },
         },
     };
-    let mut done = Done {
+    let level = if confidential { decision.level.min(Level::Metadata) } else { decision.level };
+    if level < Level::Request {
+        trail.body = None;
+    }
+    let answer = if level == Level::RequestResponse && !is_watch { answer() } else { None };
+    let done = Done {
         id: id.to_owned(),
         stage: "ResponseComplete",
-        level: if confidential { log.level.min(Level::Metadata) } else { log.level },
+        level,
+        omit_managed_fields: decision.omit_managed_fields,
         uri: parts.uri.path_and_query().map_or_else(String::new, ToString::to_string),
         source: parts.extensions.get::<PeerAddress>().map(|peer| peer.0.ip().to_string()),
         user_agent: text("user-agent"),
@@ -289,19 +346,19 @@ pub fn finish(
         now: log.clock.now(),
         outcome,
         trail,
+        answer: answer.filter(|(body, _)| body.len() <= ANSWER_BYTES),
     };
-    if done.trail.verb.is_empty() {
-        done.trail.verb = parts.method.as_str().to_ascii_lowercase();
+    if is_watch && !decision.omits("ResponseStarted") {
+        log.send(Done { stage: "ResponseStarted", ..done.clone() });
     }
-    if done.level < Level::Request {
-        done.trail.body = None;
-    }
-    if !is_watch {
-        log.send(done);
+    if decision.omits("ResponseComplete") {
         return None;
     }
-    log.send(Done { stage: "ResponseStarted", ..done.clone() });
-    Some(Pending { log: log.clone(), done: Some(done) })
+    if is_watch {
+        return Some(Pending { log: log.clone(), done: Some(done) });
+    }
+    log.send(done);
+    None
 }
 
 impl Drop for Pending {

@@ -9,7 +9,7 @@ use super::env::Env;
 use super::error::Issue;
 use super::library;
 use super::node::{Comparison, Comprehension, Node};
-use super::types::Type;
+use super::types::{JSON_PATCH, OBJECT, Type};
 use super::value::{CelValue, List};
 
 /// The types that can be named in expressions.
@@ -376,10 +376,36 @@ impl Checker<'_> {
         }
         let mut nodes = Vec::with_capacity(fields.len());
         for entry in fields {
+            let field = entry.key.as_str();
+            if name == "JSONPatch" && !matches!(field, "op" | "path" | "from" | "value") {
+                self.refuse(entry.value.at, format!("undefined field '{field}'"));
+            }
+            if name != "JSONPatch" {
+                self.check_part(&entry.value, &format!("{name}.{field}"));
+            }
             let (_, value) = self.check(&entry.value);
-            nodes.push((Node::Const(CelValue::text(entry.key.as_str())), value, entry.optional));
+            nodes.push((Node::Const(CelValue::text(field)), value, entry.optional));
         }
-        (Type::Dyn, Node::Map(nodes.into()))
+        let ty = match name.as_str() {
+            "JSONPatch" => JSON_PATCH,
+            "Object" => OBJECT,
+            _ => Type::Dyn,
+        };
+        (ty, Node::Map(nodes.into()))
+    }
+
+    /// Parts of an object are named after the field they are for.
+    fn check_part(&mut self, part: &Expr, wanted: &str) {
+        match &part.kind {
+            Kind::Object { name, .. } if name != wanted => {
+                let text = format!(
+                    "unexpected type name {name:?}, expected {wanted:?}, which matches field name path from root Object type"
+                );
+                self.refuse(part.at, text);
+            }
+            Kind::List(entries) => entries.iter().for_each(|entry| self.check_part(&entry.value, wanted)),
+            _ => {}
+        }
     }
 
     fn comprehension(&mut self, expr: &Expr) -> Typed {
@@ -486,6 +512,7 @@ fn field_type(ty: &Type, field: &str) -> Option<Type> {
         }
         Type::Object(object) => object.fields.get(field).map(|found| found.ty.clone()),
         Type::Optional(inner) => field_type(inner, field),
+        &OBJECT | &JSON_PATCH => Some(Type::Dyn),
         _ => None,
     }
 }

@@ -45,6 +45,11 @@ pub enum Type {
     Param(usize),
 }
 
+/// What `Object{…}` builds.
+pub const OBJECT: Type = Type::Opaque("Object");
+/// What `JSONPatch{…}` builds.
+pub const JSON_PATCH: Type = Type::Opaque("JSONPatch");
+
 /// How two lists of this type are compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListKind {

@@ -18,7 +18,7 @@ pub async fn delete(call: &Call<'_>) -> Outcome<Reply> {
     let selected = list::select(call, &selection).await?;
     let mut items = Vec::with_capacity(selected.objects.len());
     for object in selected.objects {
-        let before = call.served(&object)?;
+        let before = call.served(&object).await?;
         match delete_stored(call, object, &options).await {
             Ok(Deleted::Gone(_)) => items.push(before),
             Ok(Deleted::Pending(marked)) => items.push(marked),

@@ -126,7 +126,7 @@ pub async fn delete_stored(call: &Call<'_>, mut stored: Arc<Object>, options: &V
     let dry_run = options.get("dryRun").and_then(Value::as_array).is_some_and(|d| !d.is_empty());
     let conditional = options.pointer("/preconditions/resourceVersion").is_some();
     for _ in 0..TRIES {
-        let current = call.served(&stored)?;
+        let current = call.served(&stored).await?;
         check_preconditions(call, &current, options)?;
         admission::validate_delete(call, &current, dry_run).await?;
         let step = if &*resource.plural == "namespaces" && resource.group.is_empty() {
@@ -141,11 +141,11 @@ pub async fn delete_stored(call: &Call<'_>, mut stored: Arc<Object>, options: &V
             Step::Remove if dry_run => return Ok(Deleted::Gone(current)),
             Step::Remove => gone(call, &stored, &current).await,
             Step::Mark(marked, _) if dry_run => return Ok(Deleted::Pending(marked)),
-            Step::Mark(marked, then_remove) => match write(call, &stored, &current, &marked).await {
-                Ok(object) if then_remove => gone(call, &object, &call.served(&object)?).await,
+            Step::Mark(marked, then_remove) => match write(call, &stored, &current, &marked).await? {
+                Ok(object) if then_remove => gone(call, &object, &call.served(&object).await?).await,
                 Ok(object) => {
                     call.server.written(resource, &object).await;
-                    Ok(Deleted::Pending(call.served(&object)?))
+                    Ok(Deleted::Pending(call.served(&object).await?))
                 }
                 Err(error) => Err(error),
             },
@@ -177,15 +177,15 @@ async fn write(
     stored: &Arc<Object>,
     current: &Value,
     marked: &Value,
-) -> Result<Arc<Object>, WriteError> {
+) -> Outcome<Result<Arc<Object>, WriteError>> {
     if marked == current {
-        return Ok(stored.clone());
+        return Ok(Ok(stored.clone()));
     }
     let resource = &*call.target.resource;
-    let draft = encode::draft(resource, &super::to_storage(resource, marked.clone()));
+    let draft = encode::draft(resource, &call.to_storage(marked.clone()).await?);
     let seal = |revision, _| draft.seal(EventKind::Updated, revision);
     let precondition = Precondition::Revision(stored.revision);
-    call.server.store.put(&resource.table, &stored.key, precondition, seal).await
+    Ok(call.server.store.put(&resource.table, &stored.key, precondition, seal).await)
 }
 
 fn check_preconditions(call: &Call<'_>, current: &Value, options: &Value) -> Outcome<()> {

@@ -17,19 +17,20 @@ const TRIES: usize = 20;
 /// Evicts the pod of the path, or says why not now.
 pub async fn create(call: &Call<'_>) -> Outcome<Reply> {
     let query_dry_run = call.dry_run("CreateOptions")?;
-    let eviction = call.body_object("policy/v1", "Eviction")?;
+    let mut eviction = call.body_object("policy/v1", "Eviction")?;
     if meta::name(&eviction) != call.target.name {
         return Err(Failure::bad_request("name in URL does not match name in Eviction object"));
     }
+    let given = eviction.pointer("/deleteOptions/dryRun").and_then(Value::as_array);
+    let dry_run = query_dry_run || given.is_some_and(|d| !d.is_empty());
+    admission::subresource(call, &mut eviction, dry_run).await?;
     let mut options = eviction.get("deleteOptions").cloned().unwrap_or_else(|| json!({}));
     if query_dry_run {
         options["dryRun"] = json!(["All"]);
     }
     check_options(&options)?;
-    let dry_run = options.get("dryRun").is_some();
-    admission::validate_subresource(call, &eviction, dry_run).await?;
     let stored = call.stored().await?;
-    let pod = call.served(&stored)?;
+    let pod = call.served(&stored).await?;
     if !may_go_without_budget(&pod) {
         take_from_budget(call, &pod, dry_run).await?;
     }

@@ -23,8 +23,8 @@ pub async fn get(call: &Call<'_>) -> Outcome<Reply> {
             let key = resource.key(&target.namespace, &target.name);
             let found = store.get_at(old, &resource.table, &key).await.ok().flatten();
             let found = found.ok_or_else(|| Failure::not_found(resource, &target.name))?;
-            return call.answer_stored(200, &found);
+            return call.answer_stored(200, &found).await;
         }
     }
-    call.answer_stored(200, &*call.stored().await?)
+    call.answer_stored(200, &*call.stored().await?).await
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use shoal_objects::Errors;
 use shoal_store::{Listing, Object, Range, Store};
 
-use crate::handlers::{Call, view};
+use crate::handlers::{Call, all_shown, view};
 use crate::kinds::options;
 use crate::registry::Resource;
 use crate::response::{Reply, reply};
@@ -60,7 +60,7 @@ pub async fn list(call: &Call<'_>) -> Outcome<Reply> {
         metadata["remainingItemCount"] = Value::from(remaining);
     }
     if call.accepted.view != View::Full {
-        let objects = selected.objects.iter().map(|o| call.served(o)).collect::<Outcome<Vec<Value>>>()?;
+        let objects = all_shown(call.server, resource, &selected.objects).await?;
         return reply(call, 200, &view::list(call, &objects, metadata)?);
     }
     if let Some(shard) = &selection.shard {
@@ -84,7 +84,7 @@ pub async fn list(call: &Call<'_>) -> Outcome<Reply> {
             done: false,
         }));
     }
-    let mut items = selected.objects.iter().map(|o| call.served(o)).collect::<Outcome<Vec<Value>>>()?;
+    let mut items = all_shown(call.server, resource, &selected.objects).await?;
     strip_types(resource, &mut items);
     let kind = &*resource.list_kind;
     reply(

@@ -12,6 +12,7 @@ pub mod list;
 pub mod ownership;
 pub mod patch;
 pub mod pod_streams;
+pub mod repeated;
 pub mod reviews;
 pub mod scale;
 pub mod token;
@@ -26,10 +27,12 @@ use http::HeaderMap;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use shoal_objects::Errors;
+use shoal_objects::managed_fields::{self, Entries};
 use shoal_store::Object;
 
 use crate::access::UserInfo;
 use crate::audit::Trail;
+use crate::conversion;
 use crate::decode;
 use crate::encode;
 use crate::kinds::{event, hpa, options};
@@ -145,8 +148,13 @@ impl Call<'_> {
     }
 
     /// A stored object in the version of this request.
-    pub fn served(&self, object: &Object) -> Outcome<Value> {
-        served(&self.target.resource, object)
+    pub async fn served(&self, object: &Object) -> Outcome<Value> {
+        shown(self.server, &self.target.resource, object).await
+    }
+
+    /// An object of this request in the version it is stored in.
+    pub async fn to_storage(&self, object: Value) -> Outcome<Value> {
+        conversion::to_storage(self.server, &self.target.resource, object).await
     }
 
     /// The same request about another object.
@@ -259,11 +267,11 @@ impl Call<'_> {
     }
 
     /// Answers with a stored object, without decoding it where possible.
-    pub fn answer_stored(&self, status: u16, object: &Object) -> Outcome<Reply> {
+    pub async fn answer_stored(&self, status: u16, object: &Object) -> Outcome<Reply> {
         if self.accepted.is_plain() && self.target.resource.shows_as_stored(object) {
             return Ok(Reply::full(status, encode::object(&object.value), "application/json"));
         }
-        self.answer(status, &self.served(object)?)
+        self.answer(status, &self.served(object).await?)
     }
 }
 
@@ -272,14 +280,48 @@ pub fn status_created() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 }
 
-/// A stored object in the version of a resource.
+/// A stored object in the version of a resource, by a webhook's word if need be.
+pub async fn shown(server: &Inner, resource: &Resource, object: &Object) -> Outcome<Value> {
+    let Some(webhook) = conversion::webhook(resource) else { return served(resource, object) };
+    let converted = webhook.convert(server, &resource.api_version, vec![parsed(object)?]).await?;
+    Ok(from_storage(resource, converted.into_iter().next().unwrap_or_default()))
+}
+
+/// Stored objects in the version of a resource, converted together.
+pub async fn all_shown(server: &Inner, resource: &Resource, objects: &[Arc<Object>]) -> Outcome<Vec<Value>> {
+    let Some(webhook) = conversion::webhook(resource) else {
+        return objects.iter().map(|object| served(resource, object)).collect();
+    };
+    let values = objects.iter().map(|object| parsed(object)).collect::<Outcome<Vec<Value>>>()?;
+    let converted = webhook.convert(server, &resource.api_version, values).await?;
+    Ok(converted.into_iter().map(|value| from_storage(resource, value)).collect())
+}
+
+fn parsed(object: &Object) -> Outcome<Value> {
+    serde_json::from_slice(encode::object_slice(&object.value)).map_err(|e| unreadable(object, &e))
+}
+
+/// A stored object in the version of a resource whose versions no webhook converts, as those of all built-in kinds.
 pub fn served(resource: &Resource, object: &Object) -> Outcome<Value> {
-    let value: Value = serde_json::from_slice(encode::object_slice(&object.value))
-        .map_err(|e| Failure::internal(format!("reading {} from the store: {e}", object.key)))?;
+    Ok(as_served(resource, object, parsed(object)?))
+}
+
+/// A stored object in the version of a resource whose versions no webhook converts, its `managedFields` apart.
+pub fn served_apart<'o>(resource: &Resource, object: &'o Object) -> Outcome<(Value, Entries<'o>)> {
+    let (value, entries) = managed_fields::read_object(encode::object_slice(&object.value))
+        .map_err(|e| unreadable(object, &e))?;
+    Ok((as_served(resource, object, value), entries))
+}
+
+fn unreadable(object: &Object, error: &serde_json::Error) -> Failure {
+    Failure::internal(format!("reading {} from the store: {error}", object.key))
+}
+
+fn as_served(resource: &Resource, object: &Object, value: Value) -> Value {
     if resource.custom.as_ref().is_some_and(|custom| custom.is_verbatim(object.revision)) {
-        return Ok(value);
+        return value;
     }
-    Ok(from_storage(resource, value))
+    from_storage(resource, value)
 }
 
 /// An object in the version it is stored in, as a resource shows it.

@@ -1,13 +1,17 @@
 //! Who writes, in the words of `metadata.managedFields`.
 
+use std::cell::RefCell;
+
 use http::header::USER_AGENT;
 use serde_json::Value;
-use shoal_objects::managed_fields::{self, Reach, Schema, Writer};
+use shoal_objects::managed_fields::{self, Account, Entries, Reach, Schema, Writer};
 
 use crate::builtin;
+use crate::conversion;
 use crate::handlers::update::Facet;
 use crate::handlers::{Call, conform_known, from_storage, to_storage};
 use crate::registry::Resource;
+use crate::status::{Failure, Outcome};
 
 /// Names of managers are cut here.
 const MAX_NAME: usize = 128;
@@ -26,8 +30,8 @@ pub enum Ownership {
     Written,
     /// Nobody: entries stay as they are.
     Kept,
-    /// As an apply has found, null for nobody.
-    Applied(Value),
+    /// As an apply has found.
+    Applied(Account),
 }
 
 impl Proposal {
@@ -65,56 +69,100 @@ pub fn schema(resource: &Resource) -> Schema<'_> {
     }
 }
 
-/// Calls with the writer that a request is.
-pub fn with_writer<T>(call: &Call<'_>, facet: Facet, act: impl FnOnce(&Writer<'_>) -> T) -> T {
+/// How often conversions may lead to further ones.
+const ROUNDS: usize = 16;
+
+/// An object and the version it is wanted in.
+type Wanted = (Value, String);
+
+/// Calls with the writer that a request is. Where a webhook converts objects, `act` is called until all conversions
+/// it asks for are known; what it gave before is dropped.
+pub async fn with_writer<T>(
+    call: &Call<'_>,
+    facet: Facet,
+    mut act: impl FnMut(&Writer<'_>) -> T,
+) -> Outcome<T> {
     let resource = &*call.target.resource;
     let registry = call.server.registry();
-    let convert = |value: &Value, version: &str| {
-        if version == &*resource.api_version {
-            return Some((value.clone(), schema(resource)));
-        }
-        let other = registry.iter().find(|r| r.table == resource.table && &*r.api_version == version)?;
-        let mut converted = from_storage(other, to_storage(resource, value.clone()));
-        conform_known(other, &mut converted);
-        Some((converted, schema(other)))
-    };
+    let webhook = conversion::webhook(resource);
+    let mut known: Vec<(Wanted, Value)> = Vec::new();
     let reach = match facet {
         Facet::Main if resource.traits.status => Reach::Body,
         Facet::Status => Reach::Status { metadata: resource.traits.open_status },
         _ => Reach::Whole,
     };
     let manager = manager(call);
-    act(&Writer {
-        manager: &manager,
-        api_version: &resource.api_version,
-        subresource: call.target.subresource.split('/').next().unwrap_or_default(),
-        reach,
-        now: call.server.clock.now(),
-        schema: schema(resource),
-        convert: &convert,
-    })
+    for _ in 0..ROUNDS {
+        let (result, mut wanted) = {
+            let wanted = RefCell::new(Vec::<Wanted>::new());
+            let in_version = |version: &str| {
+                registry.iter().find(|r| r.table == resource.table && &*r.api_version == version)
+            };
+            let convert = |value: &Value, version: &str| {
+                let given = value.get("apiVersion").and_then(Value::as_str);
+                if given.is_none_or(|given| given == version) && version == &*resource.api_version {
+                    return Some((value.clone(), schema(resource)));
+                }
+                let to = in_version(version)?;
+                let mut converted = match (webhook, given) {
+                    (Some(_), Some(given)) if given != version => {
+                        let found = known.iter().find(|((v, to), _)| to == version && v == value);
+                        let Some((_, converted)) = found else {
+                            wanted.borrow_mut().push((value.clone(), version.to_owned()));
+                            return None;
+                        };
+                        from_storage(to, converted.clone())
+                    }
+                    (Some(_), _) => value.clone(),
+                    (None, _) => {
+                        let from = given.and_then(in_version).map_or(resource, |from| from);
+                        from_storage(to, to_storage(from, value.clone()))
+                    }
+                };
+                conform_known(to, &mut converted);
+                Some((converted, schema(to)))
+            };
+            let result = act(&Writer {
+                manager: &manager,
+                api_version: &resource.api_version,
+                subresource: call.target.subresource.split('/').next().unwrap_or_default(),
+                reach,
+                now: call.server.clock.now(),
+                schema: schema(resource),
+                convert: &convert,
+            });
+            (result, wanted.into_inner())
+        };
+        let Some(webhook) = webhook.filter(|_| !wanted.is_empty()) else { return Ok(result) };
+        drop(result);
+        while let Some((_, version)) = wanted.first().cloned() {
+            let (now, later): (Vec<Wanted>, Vec<Wanted>) = wanted.into_iter().partition(|w| w.1 == version);
+            wanted = later;
+            let values = now.iter().map(|(value, _)| value.clone()).collect();
+            let converted = webhook.convert(call.server, &version, values).await?;
+            known.extend(now.into_iter().zip(converted));
+        }
+    }
+    Err(Failure::internal("fields are managed in too many versions"))
 }
 
 /// The entries after a write that made `new` of `old`; both are without entries. `sent` are those of the request.
-pub fn entries(
+pub async fn account(
     call: &Call<'_>,
     facet: Facet,
-    present: Option<&Value>,
+    present: &Entries<'_>,
     sent: Option<&Value>,
     (old, new): (&Value, &Value),
-) -> Value {
-    let start = managed_fields::given_entries(present, sent, &call.target.subresource);
-    if old == new && start.as_deref() == present {
-        return present.cloned().unwrap_or_default();
-    }
-    with_writer(call, facet, |writer| managed_fields::update(writer, start.as_deref(), old, new))
+) -> Outcome<Account> {
+    with_writer(call, facet, |writer| managed_fields::update(writer, present, sent, old, new)).await
 }
 
-/// Puts entries into an object.
-pub fn set_entries(object: &mut Value, entries: Value) {
-    if !entries.is_null()
+/// An object with its entries, for answers that are not made from what is stored.
+pub fn with_entries(mut object: Value, account: &Account) -> Value {
+    if let Ok(entries) = serde_json::from_str(&account.json)
         && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
     {
         metadata.insert("managedFields".to_owned(), entries);
     }
+    object
 }

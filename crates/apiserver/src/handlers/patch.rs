@@ -31,14 +31,16 @@ pub async fn patch(call: &Call<'_>, facet: Facet) -> Outcome<Reply> {
     let patch = read(call, kind)?;
     let dry_run = call.dry_run("PatchOptions")?;
     let resource = call.target.resource.clone();
-    let written = modify(call, facet, dry_run, |current| {
-        let mut proposed = apply(resource.type_id, &patch, current)?;
-        check_identity(&proposed, current, &call.target.name)?;
+    let written = modify(call, facet, dry_run, |present| {
+        // Patches are made for what the client has seen.
+        let current = present.seen(&resource)?;
+        let mut proposed = apply(resource.type_id, &patch, &current)?;
+        check_identity(&proposed, &current, &call.target.name)?;
         conform(call, &resource, &patch, &mut proposed)?;
         default(&resource, &mut proposed);
         Ok(Some(Proposal::written(proposed)))
     });
-    create::answer(call, 200, &written.await?)
+    create::answer(call, 200, &written.await?).await
 }
 
 /// The kind of patch, once the options that go with it are checked.
@@ -76,7 +78,7 @@ pub fn apply(type_id: Option<TypeId>, patch: &Patch, current: &Value) -> Outcome
                 let text = error.to_string();
                 Failure::new(http::StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", text)
             }
-            JsonPatchError::Failed(_) => Failure::new(
+            JsonPatchError::Failed(_) | JsonPatchError::TestFailed(_) => Failure::new(
                 http::StatusCode::UNPROCESSABLE_ENTITY,
                 "Invalid",
                 "the server rejected our request due to an error in our request",

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use shoal_objects::{Errors, Path};
 
+use crate::admission;
 use crate::handlers::Call;
 use crate::response::Reply;
 use crate::status::{Failure, Outcome};
@@ -12,7 +13,11 @@ pub async fn handle(call: &Call<'_>, name: &str) -> Outcome<Reply> {
     if name == "log" && call.verb != "get" {
         return Err(Failure::method_not_allowed());
     }
-    let object = call.served(&*call.stored().await?)?;
+    let object = call.served(&*call.stored().await?).await?;
+    if name != "log" {
+        // Nothing is opened yet, so what becomes of the options does not matter beyond the verdict.
+        admission::connect(call, &mut connect_options(call, name)).await?;
+    }
     if &*call.target.resource.plural != "pods" {
         return Err(Failure::unavailable("no node agent serves this address"));
     }
@@ -20,6 +25,32 @@ pub async fn handle(call: &Call<'_>, name: &str) -> Outcome<Reply> {
         "log" => log(call, &object),
         _ => Err(no_host(call, &object)),
     }
+}
+
+/// The query as the options object that admission sees.
+fn connect_options(call: &Call<'_>, name: &str) -> Value {
+    let kind = call.target.resource.subresource(name).map_or("", |sub| &*sub.kind);
+    let mut options = json!({"kind": kind, "apiVersion": "v1"});
+    for field in ["stdin", "stdout", "stderr", "tty"] {
+        if call.query.get(field).is_some() {
+            options[field] = call.query.flag(field).into();
+        }
+    }
+    if let Some(container) = call.query.get("container").filter(|c| !c.is_empty()) {
+        options["container"] = container.into();
+    }
+    let command: Vec<&str> = call.query.all("command").collect();
+    if !command.is_empty() {
+        options["command"] = command.into();
+    }
+    let ports: Vec<i64> = call.query.all("ports").filter_map(|port| port.parse().ok()).collect();
+    if !ports.is_empty() {
+        options["ports"] = ports.into();
+    }
+    if let Some((_, path)) = call.target.subresource.split_once('/').filter(|_| name == "proxy") {
+        options["path"] = format!("/{path}").into();
+    }
+    options
 }
 
 fn log(call: &Call<'_>, pod: &Value) -> Outcome<Reply> {

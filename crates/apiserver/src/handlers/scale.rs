@@ -17,7 +17,7 @@ use crate::status::{Failure, Outcome};
 
 /// Answers with the scale.
 pub async fn get(call: &Call<'_>) -> Outcome<Reply> {
-    let object = call.served(&*call.stored().await?)?;
+    let object = call.served(&*call.stored().await?).await?;
     call.answer(200, &scale_of(call, &object))
 }
 
@@ -44,7 +44,7 @@ pub async fn patch(call: &Call<'_>) -> Outcome<Reply> {
             None => vec!["spec".to_owned(), "replicas".to_owned()],
         };
         let written = apply::scale(call, &replicas).await?;
-        return answer(call, written);
+        return answer(call, written).await;
     }
     let patch = patches::read(call, kind)?;
     let dry_run = call.dry_run("PatchOptions")?;
@@ -62,37 +62,43 @@ pub async fn patch(call: &Call<'_>) -> Outcome<Reply> {
 async fn set(
     call: &Call<'_>,
     dry_run: bool,
-    mut wanted: impl FnMut(&Value) -> Outcome<Value>,
+    mut wanted: impl FnMut(&Value) -> Outcome<Value> + Send,
 ) -> Outcome<Reply> {
-    let written = modify(call, Facet::Main, dry_run, |object| {
+    let written = modify(call, Facet::Main, dry_run, |present| {
+        let object = &present.object;
         let scale = wanted(object)?;
         let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
-        let custom = custom_paths(call);
-        if replicas < 0 && custom.is_none() {
+        if replicas < 0 && custom_paths(call).is_none() {
             let mut errors = Errors::new();
             let path = Path::new("spec");
             errors.invalid(&path.child("replicas"), &json!(replicas), "must be greater than or equal to 0");
             return Err(Failure::invalid("autoscaling", "Scale", &call.target.name, &errors));
         }
         let mut next = object.clone();
-        match custom {
-            Some(paths) => set_at_path(&mut next, &paths.spec, replicas.into()),
-            None => {
-                next["spec"]["replicas"] = replicas.into();
-                conform_known(&call.target.resource, &mut next);
-            }
-        }
+        set_replicas(call, &mut next, &scale);
         // The version the client saw guards the whole object.
         next["metadata"]["resourceVersion"] = meta::resource_version(&scale).into();
         Ok(Some(Proposal::written(next)))
     })
     .await?;
-    answer(call, written)
+    answer(call, written).await
 }
 
-fn answer(call: &Call<'_>, written: Written) -> Outcome<Reply> {
+/// Gives an object the replicas of a scale.
+pub fn set_replicas(call: &Call<'_>, object: &mut Value, scale: &Value) {
+    let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
+    match custom_paths(call) {
+        Some(paths) => set_at_path(object, &paths.spec, replicas.into()),
+        None => {
+            object["spec"]["replicas"] = replicas.into();
+            conform_known(&call.target.resource, object);
+        }
+    }
+}
+
+async fn answer(call: &Call<'_>, written: Written) -> Outcome<Reply> {
     let object = match written {
-        Written::Stored(object) => call.served(&object)?,
+        Written::Stored(object) => call.served(&object).await?,
         Written::Shown(value) => value,
     };
     call.answer(200, &scale_of(call, &object))

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use shoal_objects::{Errors, meta};
 
 use crate::access::tokens::{Account, BoundObject, ObjectRef};
+use crate::admission;
 use crate::handlers::{Call, served};
 use crate::index::Index;
 use crate::kinds::token_request;
@@ -15,13 +16,14 @@ pub async fn create(call: &Call<'_>) -> Outcome<Reply> {
     let dry_run = call.dry_run("CreateOptions")?;
     let mut request = call.body_object("authentication.k8s.io/v1", "TokenRequest")?;
     token_request::default(&mut request);
+    admission::subresource(call, &mut request, dry_run).await?;
     let mut errors = Errors::new();
     token_request::validate(&request, &mut errors);
     if !errors.is_empty() {
         return Err(Failure::invalid("authentication.k8s.io", "TokenRequest", "", &errors));
     }
     let seconds = request.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or_default();
-    let account = call.served(&*call.stored().await?)?;
+    let account = call.served(&*call.stored().await?).await?;
     let audiences: Vec<String> = match request.pointer("/spec/audiences").and_then(Value::as_array) {
         Some(list) if !list.is_empty() => list.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         _ => vec![crate::access::tokens::ISSUER.to_owned()],

@@ -7,7 +7,7 @@ use super::access::{child_mut, existing_mut, field, is_set, list_at, set_default
 use super::admission_rules::{default_match_resources, validate_conditions, validate_match_resources};
 use super::seen::Seen;
 use super::{Rules, checks};
-use crate::cel::policy::Policy;
+use crate::cel::policy::{MutatingPolicy, Policy};
 
 /// The rules of ValidatingAdmissionPolicy.
 pub const VALIDATING_RULES: Rules =
@@ -162,6 +162,29 @@ fn validate_mutating(policy: &Value, errors: &mut Errors) {
         }
     }
     checks::one_of(spec, "reinvocationPolicy", &["IfNeeded", "Never"], &path, errors);
+    refuse_deletions(spec, &path, errors);
+    if errors.is_empty()
+        && let Err(found) = MutatingPolicy::compile(spec, &path)
+    {
+        errors.0.extend(found.0);
+    }
+}
+
+/// What is deleted cannot be changed.
+fn refuse_deletions(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let constraints_path = path.child("matchConstraints");
+    let rules_path = constraints_path.child("resourceRules");
+    let constraints = field(spec, "matchConstraints").unwrap_or(&Value::Null);
+    for (i, rule) in list_at(constraints, "resourceRules").iter().enumerate() {
+        let rule_path = rules_path.index(i);
+        let path = rule_path.child("operations");
+        for (j, operation) in list_at(rule, "operations").iter().enumerate() {
+            if operation == "DELETE" {
+                let supported = ["*", "CONNECT", "CREATE", "UPDATE"];
+                checks::supported_text("DELETE", &supported, &path.index(j), errors);
+            }
+        }
+    }
 }
 
 fn validate_binding(binding: &Value, errors: &mut Errors) {

@@ -12,6 +12,7 @@ use shoal_objects::{Map, Path, meta};
 use super::{Conversion, READ_WRITE, Resource, Subresource, Traits, subresource};
 use crate::builtin;
 use crate::cel::rules::CompiledRules;
+use crate::conversion::Webhook;
 use crate::kinds::access::{bool_at, field, int_at, list_at, str_at};
 use crate::kinds::{Rules, fields};
 
@@ -41,10 +42,14 @@ pub struct CustomKind {
     pub scale: Option<ScalePaths>,
     /// Fields to select by, as written and parsed.
     pub selectable: Vec<(Box<str>, JsonPath)>,
+    /// What converts objects between versions; without it they are alike.
+    pub webhook: Option<Arc<Webhook>>,
     /// What to warn users of this version of.
     pub deprecation: Option<String>,
     /// Objects at or after this revision were written under this very schema; `None` when other versions may differ.
     verbatim_from: Option<u64>,
+    /// The revision of the definition that this was made from.
+    pub revision: u64,
     types: OnceLock<(Types, TypeId)>,
 }
 
@@ -112,6 +117,7 @@ pub fn resources(definition: &Value, created: u64, revision: u64) -> Vec<Arc<Res
     let texts = |name: &str| list_at(names, name).iter().filter_map(Value::as_str).map(Box::from).collect();
     let plural = str_at(names, "plural");
     let table: Arc<str> = format!("{group}/{plural}").into();
+    let webhook = Webhook::of(definition).map(Arc::new);
     versions
         .iter()
         .filter(|version| bool_at(version, "served"))
@@ -134,8 +140,10 @@ pub fn resources(definition: &Value, created: u64, revision: u64) -> Vec<Arc<Res
                 columns: columns(version),
                 scale: version.pointer("/subresources/scale").and_then(scale_paths),
                 selectable: selectable(version),
+                webhook: webhook.clone(),
                 deprecation: deprecation(group, str_at(names, "kind"), version, &versions),
                 verbatim_from: (versions.len() == 1).then_some(revision),
+                revision,
                 types: OnceLock::new(),
             };
             Arc::new(Resource {

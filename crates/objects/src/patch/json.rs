@@ -26,7 +26,10 @@ pub enum JsonPatchError {
     /// It is too long (413).
     #[error("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {0}")]
     TooManyOperations(usize),
-    /// An operation cannot be done: a test fails, a path leads nowhere, there is no such operation (422).
+    /// A test does not hold (422).
+    #[error("{0}")]
+    TestFailed(String),
+    /// An operation cannot be done: a path leads nowhere, there is no such operation (422).
     #[error("{0}")]
     Failed(String),
 }
@@ -46,7 +49,9 @@ pub fn json_patch(document: &mut Value, patch: &Value) -> Result<(), JsonPatchEr
     }
     let mut limits = Limits { copied: 0, depth: MAX_DEPTH };
     for operation in operations {
-        apply(document, operation, &mut limits).map_err(JsonPatchError::Failed)?;
+        let is_test = operation.get("op").is_some_and(|op| op == "test");
+        let failed = if is_test { JsonPatchError::TestFailed } else { JsonPatchError::Failed };
+        apply(document, operation, &mut limits).map_err(failed)?;
     }
     if is_deeper(document, MAX_DEPTH) { Err(JsonPatchError::Failed(too_deep())) } else { Ok(()) }
 }
@@ -237,7 +242,9 @@ mod tests {
             json!(null),
         ] {
             let failed = patched(json!({"d": "two", "l": [1], "m": {}}), &json!([operation])).unwrap_err();
-            assert!(matches!(failed, JsonPatchError::Failed(_)), "{operation}");
+            let is_test = operation.get("op").is_some_and(|op| op == "test");
+            assert_eq!(matches!(failed, JsonPatchError::TestFailed(_)), is_test, "{operation}");
+            assert!(is_test || matches!(failed, JsonPatchError::Failed(_)), "{operation}");
         }
     }
 

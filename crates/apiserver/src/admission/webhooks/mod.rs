@@ -4,10 +4,7 @@
 //! once. What goes wrong with one of them (no answer in time, an answer that is none, a patch that does not fit) is
 //! decided by its `failurePolicy`.
 
-mod client;
-pub(super) mod matching;
 pub(super) mod review;
-mod service;
 
 use futures::future::join_all;
 use http::StatusCode;
@@ -17,15 +14,24 @@ use shoal_objects::patch::json_patch;
 use shoal_store::Range;
 
 use super::attributes::Attributes;
-use crate::builtin;
+use super::authorizer::authorizer;
+use super::seen::Seen;
+use super::{form, matching};
 use crate::cel::policy::AdmissionInput;
-use crate::decode;
-use crate::handlers::scale::scale_of;
-use crate::handlers::{Call, from_storage, served, to_storage};
-use crate::kinds::access::{list_at, str_at};
-use crate::registry::{Registry, Resource};
+use crate::handlers::{Call, served};
+use crate::kinds::access::{int_at, list_at, part, str_at};
+use crate::outbound::{self, Bounds};
+use crate::registry::Resource;
 use crate::status::{Failure, Outcome};
 use review::Verdict;
+
+const MUTATING: &str = "mutatingwebhookconfigurations";
+const VALIDATING: &str = "validatingwebhookconfigurations";
+
+/// What a webhook without a timeout is given.
+const SECONDS: u64 = 10;
+/// Longer answers are refused.
+const ANSWER_BYTES: usize = 1024 * 1024;
 
 /// Reasons that a webhook may give for a refusal; others are not passed on.
 const REASONS: [&str; 14] = [
@@ -59,42 +65,48 @@ enum Trouble {
     Failed(String),
 }
 
-/// Lets mutating webhooks change the object. Tells whether any did.
+/// Lets mutating webhooks change the object, once. Tells whether any did.
 pub async fn mutate(
     call: &Call<'_>,
     operation: &'static str,
     object: &mut Value,
     old: &Value,
     dry_run: bool,
+    seen: &mut Seen,
 ) -> Outcome<bool> {
-    let webhooks = configured(call, "mutatingwebhookconfigurations").await?;
-    // A scale is a view of its object: it is shown to those who judge, not to those who change.
-    let is_view = call.target.subresource == "scale";
-    if webhooks.is_empty() || is_view || matching::is_exempt(&call.target.resource) {
+    let webhooks = configured(call, MUTATING).await?;
+    if webhooks.is_empty() || matching::is_exempt(&call.target.resource) {
         return Ok(false);
     }
     let namespace = namespace_labels(call, object, old).await?;
     let before = object.clone();
-    // What each webhook that wants to be asked again last saw.
-    let mut seen: Vec<Option<Value>> = vec![None; webhooks.len()];
-    for round in 0..2 {
-        for (i, webhook) in webhooks.iter().enumerate() {
-            let again = str_at(&webhook.spec, "reinvocationPolicy") == "IfNeeded";
-            let changed_since = seen[i].as_ref().is_some_and(|last| last != object);
-            if round == 1 && !(again && changed_since) {
-                continue;
-            }
-            let asked =
-                ask_and_patch(call, webhook, operation, object, old, namespace.as_ref(), dry_run).await;
-            if let Some(Some(patched)) = settle(call, webhook, "mutating", (round, i), asked)? {
-                *object = patched;
-            }
-            if again {
-                seen[i] = Some(object.clone());
-            }
+    for (i, webhook) in webhooks.iter().enumerate() {
+        let key = format!("webhook/{i}");
+        if !seen.wants(&key, object) {
+            continue;
+        }
+        let asked = ask_and_patch(call, webhook, operation, object, old, namespace.as_ref(), dry_run).await;
+        if let Some(Some(patched)) = settle(call, webhook, "mutating", (seen.round(), i), asked)? {
+            *object = patched;
+        }
+        if str_at(&webhook.spec, "reinvocationPolicy") == "IfNeeded" {
+            seen.note(key, object);
         }
     }
     Ok(*object != before)
+}
+
+/// Whether any webhook is about this operation on this resource, as far as its rules tell.
+pub async fn any_about(call: &Call<'_>, attributes: &Attributes<'_>) -> Outcome<bool> {
+    let registry = call.server.registry();
+    for plural in [MUTATING, VALIDATING] {
+        let webhooks = configured(call, plural).await?;
+        let is_about = |w: &Webhook| matching::wanted_resource(&registry, &w.spec, attributes).is_some();
+        if webhooks.iter().any(is_about) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Asks validating webhooks about the object as it would be stored; null when it is deleted.
@@ -105,13 +117,11 @@ pub async fn validate(
     old: &Value,
     dry_run: bool,
 ) -> Outcome<()> {
-    let webhooks = configured(call, "validatingwebhookconfigurations").await?;
+    let webhooks = configured(call, VALIDATING).await?;
     if webhooks.is_empty() || matching::is_exempt(&call.target.resource) {
         return Ok(());
     }
     let namespace = namespace_labels(call, object, old).await?;
-    let views = (call.target.subresource == "scale").then(|| (scale_of(call, object), scale_of(call, old)));
-    let (object, old) = views.as_ref().map_or((object, old), |(object, old)| (object, old));
     let attributes = Attributes::new(call, operation, object, old, dry_run);
     let asked = join_all(webhooks.iter().map(|webhook| async {
         let asked = ask(call, webhook, &attributes, object, namespace.as_ref()).await?;
@@ -172,7 +182,7 @@ async fn ask<'r>(
 ) -> Result<Option<(Verdict, std::sync::Arc<Resource>)>, Trouble> {
     let spec = &webhook.spec;
     let registry = call.server.registry();
-    let Some(resource) = wanted_resource(&registry, spec, attributes) else { return Ok(None) };
+    let Some(resource) = matching::wanted_resource(&registry, spec, attributes) else { return Ok(None) };
     let nothing = (&Value::Null, &Value::Null);
     let described = review::request("", "v1", attributes, &resource, nothing, &call.user);
     let input = AdmissionInput {
@@ -181,7 +191,7 @@ async fn ask<'r>(
         request: &described["request"],
         namespace: namespace.unwrap_or(&Value::Null),
         params: &Value::Null,
-        authorize: None,
+        authorize: Some(authorizer(call)),
     };
     let is_about = matching::namespace_matches(spec, namespace)
         .and_then(|matches| Ok(matches && matching::object_matches(spec, object, attributes.old)?))
@@ -199,39 +209,17 @@ async fn ask<'r>(
         ));
     };
     let uid = call.server.entropy.uid();
-    let (shown, old) = (
-        convert(attributes.resource, &resource, object),
-        convert(attributes.resource, &resource, attributes.old),
-    );
+    let convert = |object| form::convert(call, attributes, attributes.resource, &resource, object);
+    let shown = convert(object).await.map_err(Trouble::Failed)?;
+    let old = convert(attributes.old).await.map_err(Trouble::Failed)?;
     let question = review::request(&uid, version, attributes, &resource, (&shown, &old), &call.user);
-    let body = client::post(call, spec, question.to_string()).await.map_err(Trouble::Failed)?;
+    let seconds = int_at(spec, "timeoutSeconds").and_then(|s| u64::try_from(s).ok());
+    let bounds = Bounds { seconds: seconds.unwrap_or(SECONDS).clamp(1, 30), answer_bytes: ANSWER_BYTES };
+    let body = outbound::post(call.server, part(spec, "clientConfig"), question.to_string(), bounds)
+        .await
+        .map_err(|why| Trouble::Failed(format!("failed to call webhook: {why}")))?;
     let verdict = review::answer(&body, &uid, version).map_err(Trouble::Failed)?;
     Ok(Some((verdict, resource)))
-}
-
-/// The resource under which the webhook wants to see the object: the request's own, or one that shows the same.
-fn wanted_resource(
-    registry: &Registry,
-    spec: &Value,
-    attributes: &Attributes<'_>,
-) -> Option<std::sync::Arc<Resource>> {
-    let asked = attributes.resource;
-    let exact = str_at(spec, "matchPolicy") == "Exact";
-    let mut same: Vec<_> = registry.iter().filter(|r| r.table == asked.table).collect();
-    let is_asked = |r: &Resource| r.group == asked.group && r.version == asked.version;
-    same.sort_by_key(|r| !is_asked(r));
-    same.into_iter()
-        .filter(|r| !exact || is_asked(r))
-        .find(|r| matching::rules_match(spec, attributes, r))
-        .cloned()
-}
-
-/// The object as another resource of the same table shows it.
-fn convert(from: &Resource, to: &Resource, object: &Value) -> Value {
-    if !object.is_object() || (from.group == to.group && from.version == to.version) {
-        return object.clone();
-    }
-    from_storage(to, to_storage(from, object.clone()))
 }
 
 /// Asks a mutating webhook and applies its patch; None when it changes nothing or is not about this request.
@@ -252,35 +240,13 @@ async fn ask_and_patch(
     pass(call, webhook, verdict)?;
     let (Some(patch), true) = (patch, object.is_object()) else { return Ok(None) };
     let asked = &*call.target.resource;
-    let mut patched = convert(asked, &resource, object);
+    let mut patched =
+        form::convert(call, &attributes, asked, &resource, object).await.map_err(Trouble::Failed)?;
     json_patch(&mut patched, &patch).map_err(|e| Trouble::Failed(format!("its patch does not fit: {e}")))?;
-    let mut patched = convert(&resource, asked, &patched);
-    keeps_identity(object, &patched).map_err(Trouble::Failed)?;
-    if let Some(type_id) = asked.type_id {
-        decode::conform(builtin::types(), type_id, &mut patched)
-            .map_err(|why| Trouble::Failed(format!("its patch makes something else of the object: {why}")))?;
-    }
-    (asked.rules.default)(&mut patched);
+    let mut patched =
+        form::convert(call, &attributes, &resource, asked, &patched).await.map_err(Trouble::Failed)?;
+    form::settle(&attributes, object, &mut patched).map_err(Trouble::Failed)?;
     Ok(Some(patched))
-}
-
-/// A patch cannot make another object of this one.
-fn keeps_identity(before: &Value, after: &Value) -> Result<(), String> {
-    let same = |name: &str, pointer: &str, open: bool| {
-        let (was, is) = (before.pointer(pointer), after.pointer(pointer));
-        let was_open = was.and_then(Value::as_str).unwrap_or_default().is_empty() && open;
-        if was == is || was_open {
-            Ok(())
-        } else {
-            Err(format!("its patch changes {name}, which stays as it is"))
-        }
-    };
-    same("kind", "/kind", false)?;
-    same("apiVersion", "/apiVersion", false)?;
-    same("metadata.namespace", "/metadata/namespace", false)?;
-    same("metadata.uid", "/metadata/uid", false)?;
-    same("metadata.resourceVersion", "/metadata/resourceVersion", false)?;
-    same("metadata.name", "/metadata/name", true)
 }
 
 /// Passes on warnings and notes, and a refusal.
@@ -356,21 +322,5 @@ mod tests {
             (403, "Forbidden", text(": Forbidden"))
         );
         assert_eq!(refused(json!({"code": 70_000})).0, 400);
-    }
-
-    #[test]
-    fn patches_keep_what_an_object_is() {
-        let object =
-            json!({"kind": "A", "apiVersion": "v1", "metadata": {"generateName": "a-", "namespace": "n"}});
-        let changed = |pointer: &str, value: &str| {
-            let mut after = object.clone();
-            let (parent, field) = pointer.rsplit_once('/').unwrap();
-            after.pointer_mut(parent).unwrap()[field] = value.into();
-            keeps_identity(&object, &after)
-        };
-        assert!(changed("/metadata/name", "a-1").is_ok());
-        assert!(changed("/metadata/namespace", "other").is_err());
-        assert!(changed("/kind", "B").is_err());
-        assert!(changed("/metadata/uid", "1").is_err());
     }
 }

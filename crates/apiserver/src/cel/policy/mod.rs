@@ -3,6 +3,7 @@
 
 mod decide;
 mod environment;
+mod mutation;
 
 use serde_json::Value;
 use shoal_objects::Path;
@@ -13,15 +14,20 @@ use super::{Bindings, Budget, Env, Program, Type};
 
 pub use decide::{Denial, Verdict, enforce};
 pub use environment::{AdmissionInput, admission_env, bind};
+pub use mutation::{MutatingPolicy, Patch};
 
 /// A compiled ValidatingAdmissionPolicy.
 #[derive(Debug)]
 pub struct Policy {
     conditions: MatchConditions,
-    variables: Vec<(usize, Program)>,
+    variables: Variables,
     validations: Vec<Validation>,
     audit_annotations: Vec<(String, String, Program)>,
 }
+
+/// Compiled `variables`: where each is bound, and what computes it.
+#[derive(Debug, Default)]
+struct Variables(Vec<(usize, Program)>);
 
 /// Compiled `matchConditions`, of policies and of webhooks.
 #[derive(Debug, Default)]
@@ -134,32 +140,50 @@ impl MatchConditions {
     }
 }
 
-impl Policy {
-    /// Compiles the `spec` of a policy that stands at `path`.
-    pub fn compile(spec: &Value, path: &Path<'_>) -> Result<Policy, Errors> {
-        let mut errors = Errors::new();
-        let mut env = admission_env(spec.get("paramKind").is_some_and(Value::is_object));
-        let conditions = MatchConditions::compile(spec, &env, path, &mut errors);
+impl Variables {
+    /// Compiles the `variables` of a policy at `path`, and declares each for those that follow.
+    fn compile(spec: &Value, env: &mut Env, path: &Path<'_>, errors: &mut Errors) -> Variables {
         let mut variables = Vec::new();
         let list = path.child("variables");
         for (index, item) in items(spec, "variables") {
-            let any = |source: &str| Program::compile(source, &env);
-            match any(text(item, "expression")) {
+            match Program::compile(text(item, "expression"), env) {
                 Ok(program) => {
                     let name = format!("variables.{}", text(item, "name"));
                     let place = env.declare(&name, program.result_type().clone());
                     variables.push((place, program));
                 }
                 Err(error) => {
+                    let place = list.index(index);
                     let why = format!("compilation failed: {error}");
-                    errors.invalid_str(
-                        &list.index(index).child("expression"),
-                        text(item, "expression"),
-                        &why,
-                    );
+                    errors.invalid_str(&place.child("expression"), text(item, "expression"), &why);
                 }
             }
         }
+        Variables(variables)
+    }
+
+    /// What expressions can refer to.
+    fn bind<'a>(&'a self, input: &AdmissionInput<'a>) -> Bindings<'a> {
+        let mut bindings = bind(input);
+        for (place, program) in &self.0 {
+            bindings.set_lazy(*place, program);
+        }
+        bindings
+    }
+}
+
+impl Policy {
+    /// Whether errors refuse the request.
+    pub fn fails_closed(&self) -> bool {
+        self.conditions.fails_closed
+    }
+
+    /// Compiles the `spec` of a policy that stands at `path`.
+    pub fn compile(spec: &Value, path: &Path<'_>) -> Result<Policy, Errors> {
+        let mut errors = Errors::new();
+        let mut env = admission_env(spec.get("paramKind").is_some_and(Value::is_object));
+        let conditions = MatchConditions::compile(spec, &env, path, &mut errors);
+        let variables = Variables::compile(spec, &mut env, path, &mut errors);
         let mut validations = Vec::new();
         let list = path.child("validations");
         for (index, item) in items(spec, "validations") {
@@ -191,10 +215,7 @@ impl Policy {
 
     /// What the policy says about a request that its constraints match.
     pub fn evaluate(&self, input: &AdmissionInput<'_>, budget: &mut Budget) -> Evaluation {
-        let mut bindings = bind(input);
-        for (place, program) in &self.variables {
-            bindings.set_lazy(*place, program);
-        }
+        let bindings = self.variables.bind(input);
         let mut evaluation = Evaluation::default();
         match self.conditions.hold(&bindings, budget) {
             Ok(true) => {}

@@ -1,0 +1,270 @@
+//! One version of an object: its metadata read, its body still encoded.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use shoal_objects::Timestamp;
+use shoal_objects::selector::LabelSelector;
+
+use super::pack::Body;
+use super::siblings::{Interner, Owner, Siblings};
+use crate::key::ObjectKey;
+use crate::watch::{Record, Revision};
+
+/// One version of an object, as the cache holds it. Never changes.
+pub struct Encoded {
+    key: ObjectKey,
+    siblings: Arc<Siblings>,
+    uid: Uid,
+    version: Revision,
+    generation: i64,
+    deletion: Option<Timestamp>,
+    body: Body,
+    /// Unique in this process.
+    id: u64,
+    /// The last list in which it was seen; the store's business.
+    pub(crate) seen: AtomicU32,
+}
+
+/// A uid: 16 bytes for those that are UUIDs.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub enum Uid {
+    /// In the canonical form of 36 characters.
+    Uuid([u8; 16]),
+    /// Some other text.
+    Text(Box<str>),
+}
+
+impl Encoded {
+    /// Keeps what is worth keeping of an object that came. `transform` may change the encoded body.
+    pub(crate) fn new(
+        key: ObjectKey,
+        record: &Record,
+        interner: &mut Interner,
+        transform: Option<&dyn Fn(Vec<u8>) -> Vec<u8>>,
+    ) -> Encoded {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let siblings = interner.siblings(record);
+        let mut bare = Vec::with_capacity(record.encoded_len());
+        record.write_bare(&mut bare);
+        if let Some(transform) = transform {
+            bare = transform(bare);
+        }
+        Encoded {
+            key,
+            uid: Uid::parse(&record.uid()),
+            version: record.revision(),
+            generation: record.generation(),
+            deletion: record
+                .deletion_timestamp()
+                .parse::<jiff::Timestamp>()
+                .ok()
+                .map(|at| Timestamp(at.as_microsecond())),
+            body: siblings.kind.packing.pack(&bare),
+            siblings,
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            seen: AtomicU32::new(0),
+        }
+    }
+
+    /// Namespace and name.
+    pub fn key(&self) -> &ObjectKey {
+        &self.key
+    }
+
+    /// Empty for kinds without namespaces.
+    pub fn namespace(&self) -> &str {
+        &self.key.namespace
+    }
+
+    /// Unique within the namespace.
+    pub fn name(&self) -> &str {
+        &self.key.name
+    }
+
+    /// Which of the objects that had this name over time.
+    pub fn uid(&self) -> &Uid {
+        &self.uid
+    }
+
+    /// This version.
+    pub fn resource_version(&self) -> &Revision {
+        &self.version
+    }
+
+    /// How often the specification was changed; 0 where nobody counts.
+    pub fn generation(&self) -> i64 {
+        self.generation
+    }
+
+    /// When deletion was asked for.
+    pub fn deletion_timestamp(&self) -> Option<Timestamp> {
+        self.deletion
+    }
+
+    /// Whether deletion was asked for.
+    pub fn is_deleting(&self) -> bool {
+        self.deletion.is_some()
+    }
+
+    /// The value of a label.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        let labels = &self.siblings.labels;
+        let place = labels.binary_search_by(|(known, _)| (**known).cmp(key)).ok()?;
+        Some(&labels[place].1)
+    }
+
+    /// All labels, sorted by key.
+    pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.siblings.labels.iter().map(|(key, value)| (&**key, &**value))
+    }
+
+    /// Whether a selector means this object.
+    pub fn matches(&self, selector: &LabelSelector) -> bool {
+        selector.matches(|key| self.label(key))
+    }
+
+    /// The owners.
+    pub fn owner_references(&self) -> &[Owner] {
+        &self.siblings.owners
+    }
+
+    /// The owner that controls this object.
+    pub fn controller(&self) -> Option<&Owner> {
+        self.siblings.owners.iter().find(|owner| owner.controller)
+    }
+
+    /// What must be done before the object may go.
+    pub fn finalizers(&self) -> &[Arc<str>] {
+        &self.siblings.finalizers
+    }
+
+    /// The annotations. Looked up in the body at each call: they are read seldom and are often large.
+    pub fn annotations(&self) -> BTreeMap<String, String> {
+        #[derive(Deserialize)]
+        struct Object {
+            metadata: Metadata,
+        }
+        #[derive(Deserialize)]
+        struct Metadata {
+            #[serde(default)]
+            annotations: Option<BTreeMap<String, String>>,
+        }
+        let object: Option<Object> = serde_json::from_slice(&self.json()).ok();
+        object.and_then(|object| object.metadata.annotations).unwrap_or_default()
+    }
+
+    /// The object as JSON, without what is trimmed.
+    pub fn json(&self) -> Vec<u8> {
+        let kind = &self.siblings.kind;
+        let mut whole = Vec::with_capacity(kind.prefix.len() + self.body.unpacked_len());
+        kind.packing.unpack(&self.body, &mut whole, &kind.prefix);
+        whole
+    }
+
+    /// Decodes the object. Prefer the lister, which remembers what it decoded.
+    pub fn decode<K: DeserializeOwned>(&self) -> serde_json::Result<K> {
+        serde_json::from_slice(&self.json())
+    }
+
+    /// How many bytes the body takes in memory.
+    pub fn held_bytes(&self) -> usize {
+        self.body.held_len()
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+}
+
+impl fmt::Debug for Encoded {
+    // Without the body: it may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.key, self.version)
+    }
+}
+
+impl Uid {
+    /// Reads a uid.
+    pub fn parse(text: &str) -> Uid {
+        parse_uuid(text).map_or_else(|| Uid::Text(text.into()), Uid::Uuid)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Uid::Text(text) if text.is_empty())
+    }
+}
+
+/// The 16 bytes, if the text is exactly what printing them gives.
+fn parse_uuid(text: &str) -> Option<[u8; 16]> {
+    let text = text.as_bytes();
+    if text.len() != 36 || [8, 13, 18, 23].iter().any(|dash| text[*dash] != b'-') {
+        return None;
+    }
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let mut bytes = [0; 16];
+    let mut digits = text.iter().enumerate().filter(|(place, _)| ![8, 13, 18, 23].contains(place));
+    for byte in &mut bytes {
+        let (high, low) = (digits.next()?, digits.next()?);
+        *byte = digit(*high.1)? << 4 | digit(*low.1)?;
+    }
+    Some(bytes)
+}
+
+impl fmt::Display for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Uid::Text(text) => f.write_str(text),
+            Uid::Uuid(bytes) => {
+                for (place, byte) in bytes.iter().enumerate() {
+                    if [4, 6, 8, 10].contains(&place) {
+                        f.write_str("-")?;
+                    }
+                    write!(f, "{byte:02x}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl PartialEq<str> for Uid {
+    fn eq(&self, other: &str) -> bool {
+        *self == Uid::parse(other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uids_print_as_they_were_read() {
+        for text in [
+            "0123abcd-ffff-4000-8000-00000000000f",
+            "0123ABCD-ffff-4000-8000-00000000000f",
+            "",
+            "x",
+            "0123abcd-ffff-4000-8000-00000000000-",
+            "0123abcd-ffff-4000-8000-0000000000ß",
+        ] {
+            assert_eq!(Uid::parse(text).to_string(), text);
+        }
+        assert!(matches!(Uid::parse("0123abcd-ffff-4000-8000-00000000000f"), Uid::Uuid(_)));
+    }
+}

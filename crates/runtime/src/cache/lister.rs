@@ -1,0 +1,115 @@
+//! Reads a cache.
+
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use shoal_objects::selector::LabelSelector;
+
+use super::encoded::Encoded;
+use super::informer::Core;
+use super::view::{Malformed, View};
+use crate::key::ObjectKey;
+
+/// Reads the objects of an informer as `K`. Never waits for the API server and never fails: an object that does not have
+/// the shape of `K` is left out, told once in the log and in [`Lister::malformed`].
+///
+/// Results of lists are ordered by namespace and name.
+pub struct Lister<K> {
+    pub(super) core: Arc<Core>,
+    pub(super) view: Arc<View<K>>,
+}
+
+impl<K> Clone for Lister<K> {
+    fn clone(&self) -> Lister<K> {
+        Lister { core: self.core.clone(), view: self.view.clone() }
+    }
+}
+
+impl<K: DeserializeOwned> Lister<K> {
+    /// The object of this name.
+    pub fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
+        self.view.decode(&*self.core.store.get(key)?)
+    }
+
+    /// All objects.
+    pub fn list(&self) -> Vec<Arc<K>> {
+        self.decode_all(&self.metas())
+    }
+
+    /// All objects of a namespace.
+    pub fn list_in(&self, namespace: &str) -> Vec<Arc<K>> {
+        self.decode_all(&self.metas_in(namespace))
+    }
+
+    /// The objects that a selector means.
+    pub fn select(&self, selector: &LabelSelector) -> Vec<Arc<K>> {
+        self.decode_all(&self.select_metas(None, selector))
+    }
+
+    /// The objects of a namespace that a selector means.
+    pub fn select_in(&self, namespace: &str, selector: &LabelSelector) -> Vec<Arc<K>> {
+        self.decode_all(&self.select_metas(Some(namespace), selector))
+    }
+
+    /// The objects that stand under a text in an index.
+    pub fn by_index(&self, index: &str, value: &str) -> Vec<Arc<K>> {
+        self.decode_all(&self.metas_by_index(index, value))
+    }
+
+    /// An object's metadata, without decoding it.
+    pub fn meta(&self, key: &ObjectKey) -> Option<Arc<Encoded>> {
+        self.core.store.get(key)
+    }
+
+    /// The metadata of all objects.
+    pub fn metas(&self) -> Vec<Arc<Encoded>> {
+        self.core.store.list(None, |_| true)
+    }
+
+    /// The metadata of all objects of a namespace.
+    pub fn metas_in(&self, namespace: &str) -> Vec<Arc<Encoded>> {
+        self.core.store.list(Some(namespace), |_| true)
+    }
+
+    /// The metadata of the objects that a selector means.
+    pub fn select_metas(&self, namespace: Option<&str>, selector: &LabelSelector) -> Vec<Arc<Encoded>> {
+        self.core.store.list(namespace, |object| object.matches(selector))
+    }
+
+    /// The metadata of the objects that stand under a text in an index.
+    pub fn metas_by_index(&self, index: &str, value: &str) -> Vec<Arc<Encoded>> {
+        self.core.store.by_index(index, value).unwrap_or_else(|| {
+            tracing::error!(index, "asked for an index that was never added");
+            Vec::new()
+        })
+    }
+
+    /// Decodes an object of this cache, or takes it from those that are decoded.
+    pub fn decode(&self, object: &Encoded) -> Option<Arc<K>> {
+        self.view.decode(object)
+    }
+
+    /// The objects that do not have the shape of `K`, as far as anybody tried to read them.
+    pub fn malformed(&self) -> Vec<Malformed> {
+        self.view.malformed()
+    }
+
+    /// How many objects are held.
+    pub fn len(&self) -> usize {
+        self.core.store.len()
+    }
+
+    /// Whether no object is held.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many objects are held decoded, too.
+    pub fn decoded_len(&self) -> usize {
+        self.view.decoded_len()
+    }
+
+    fn decode_all(&self, objects: &[Arc<Encoded>]) -> Vec<Arc<K>> {
+        objects.iter().filter_map(|object| self.view.decode(object)).collect()
+    }
+}

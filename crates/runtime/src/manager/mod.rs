@@ -1,0 +1,287 @@
+//! One process with all its controllers: life cycle, election, health.
+//!
+//! A manager starts in this order: settings, client, informers (until their caches are full), controllers in the order
+//! of their needs, readiness. It stops in this order: no new events, drain, clean up, wait. [`Phase`] shows where it is.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use shoal_runtime::manager::{Component, Manager};
+//!
+//! let cluster = shoal_testkit::Cluster::start().await;
+//! let mut manager = Manager::builder("greeter").client(cluster.client()).embedded().build().await?;
+//! manager.add(Component::new("greeter", |stop| async move {
+//!     stop.requested().await;
+//!     Ok(())
+//! }));
+//! let stopper = manager.stopper();
+//! let running = tokio::spawn(manager.run());
+//! stopper.stop();
+//! running.await??;
+//! # Ok(())
+//! # }
+//! ```
+
+mod builder;
+mod component;
+mod phase;
+mod plan;
+mod recorders;
+mod signals;
+mod stop;
+mod supervise;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use shoal_objects::{Clock, Entropy};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+pub use builder::Builder;
+pub use component::{BoxError, Component, Inspect, Ready, Run, Stage};
+pub use phase::Phase;
+pub use plan::PlanError;
+pub use stop::{Level, Stop, Stopper};
+
+use crate::cache::Informers;
+use crate::client;
+use crate::config::{self, Config};
+use crate::election::Leadership;
+use crate::events::Recorder;
+use crate::health::{self, Health};
+use crate::metrics::Metrics;
+use crate::queue::QueueMetrics;
+use crate::worker::WorkerMetrics;
+use phase::Board;
+use recorders::Recorders;
+use signals::Signals;
+use supervise::Supervisor;
+
+/// The component that holds the leadership; all elected ones need it.
+const ELECTOR: &str = "leader-election";
+
+/// Why a manager could not start or had to stop.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The settings cannot be used.
+    #[error(transparent)]
+    Config(#[from] config::Error),
+    /// There is no client.
+    #[error(transparent)]
+    Client(#[from] client::Error),
+    /// The components cannot be started together.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The election is set up wrongly.
+    #[error("the leader election cannot be used: {0}")]
+    Election(String),
+    /// The health endpoint has no socket.
+    #[error("the health endpoint cannot listen on port {port}: {source}; set metrics.port to a free one")]
+    Listen {
+        /// The port.
+        port: u16,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Signals cannot be caught.
+    #[error("signals cannot be caught: {0}")]
+    Signals(std::io::Error),
+    /// A component gave an error.
+    #[error("component {name:?} failed: {source}")]
+    Failed {
+        /// Which.
+        name: String,
+        /// What it gave.
+        source: BoxError,
+    },
+    /// A component was over although nobody had asked it to stop.
+    #[error("component {name:?} ended before it was asked to")]
+    Ended {
+        /// Which.
+        name: String,
+    },
+    /// A component panicked.
+    #[error("component {name:?} panicked: {message}")]
+    Panicked {
+        /// Which.
+        name: String,
+        /// What it said.
+        message: String,
+    },
+    /// The stop took too long; what was left was dropped.
+    #[error("after {deadline:?} these components had not stopped and were dropped: {}", names.join(", "))]
+    Deadline {
+        /// How long they had.
+        deadline: Duration,
+        /// Which.
+        names: Vec<String>,
+    },
+    /// A second signal came; everything was dropped.
+    #[error("stopped at once, as asked: work may be half done")]
+    Aborted,
+}
+
+/// Something that becomes a component of a manager, with what the manager has.
+pub trait IntoComponent {
+    /// Takes client, informers, metrics and settings from the manager.
+    fn into_component(self, manager: &Manager) -> Component;
+}
+
+impl IntoComponent for Component {
+    fn into_component(self, _manager: &Manager) -> Component {
+        self
+    }
+}
+
+/// All controllers of a process.
+pub struct Manager {
+    name: String,
+    client: Client,
+    config: config::Source,
+    metrics: Metrics,
+    health: Health,
+    clock: Clock,
+    entropy: Entropy,
+    election: Option<(Component, Leadership)>,
+    components: Vec<Component>,
+    informers: Informers,
+    recorders: Recorders,
+    queue_metrics: QueueMetrics,
+    worker_metrics: WorkerMetrics,
+    board: Arc<Board>,
+    stopper: Stopper,
+    stop: Stop,
+    listener: Option<TcpListener>,
+    signals: Option<Signals>,
+    stop_deadline: Duration,
+}
+
+impl Manager {
+    /// Settings of a manager. The name is also the name of its lease.
+    pub fn builder(name: &str) -> Builder {
+        Builder::new(name)
+    }
+
+    /// Adds a component. It starts with [`Manager::run`].
+    pub fn add(&mut self, component: impl IntoComponent) -> &mut Manager {
+        let component = component.into_component(self);
+        self.components.push(component);
+        self
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The client, whose writes are on record.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// The shared caches. Ask for kinds before [`Manager::run`]: they are full before any controller starts.
+    pub fn informers(&self) -> &Informers {
+        &self.informers
+    }
+
+    /// A recorder of events that speaks in the name of `component`.
+    pub fn recorder(&self, component: &str) -> Recorder {
+        self.recorders.of(component)
+    }
+
+    /// The metrics of all work queues, already registered.
+    pub fn queue_metrics(&self) -> &QueueMetrics {
+        &self.queue_metrics
+    }
+
+    /// The metrics of all workers, already registered.
+    pub fn worker_metrics(&self) -> &WorkerMetrics {
+        &self.worker_metrics
+    }
+
+    /// The settings in force now.
+    pub fn config(&self) -> Arc<Config> {
+        self.config.current()
+    }
+
+    /// Where settings come from; subscribe here to changes.
+    pub fn config_source(&self) -> &config::Source {
+        &self.config
+    }
+
+    /// The registry of metrics.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// The health endpoints.
+    pub fn health(&self) -> &Health {
+        &self.health
+    }
+
+    /// The source of timestamps.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// The source of chance.
+    pub fn entropy(&self) -> &Entropy {
+        &self.entropy
+    }
+
+    /// Tells whether this replica leads; None without election.
+    pub fn leadership(&self) -> Option<Leadership> {
+        self.election.as_ref().map(|(_, leadership)| leadership.clone())
+    }
+
+    /// Where the manager is in its life.
+    pub fn phase(&self) -> watch::Receiver<Phase> {
+        self.board.subscribe()
+    }
+
+    /// Where the health endpoint listens.
+    pub fn health_address(&self) -> Option<std::net::SocketAddr> {
+        self.listener.as_ref()?.local_addr().ok()
+    }
+
+    /// Asks the running manager to stop, or to drop everything.
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// Runs until a signal, the [`Stopper`] or a failure ends it. Returns when all work has ended.
+    pub async fn run(mut self) -> Result<(), Error> {
+        let mut components = std::mem::take(&mut self.components);
+        let mut elector = None;
+        if let Some((component, leadership)) = self.election.take()
+            && components.iter().any(|component| component.elected)
+        {
+            components.push(component);
+            elector = Some((ELECTOR, leadership));
+        }
+        let supervisor =
+            Supervisor::new(components, elector, self.board.clone(), self.stop.clone(), self.stop_deadline)?;
+        let (around, ended) = Stop::channel();
+        let server = self.listener.map(|listener| {
+            tokio::spawn(health::Server::new(listener, self.health.clone()).run(ended.clone()))
+        });
+        let reload = tokio::spawn(self.config.clone().run(ended));
+        let signals = self.signals.map(|signals| tokio::spawn(signals.forward(self.stopper.clone())));
+        tracing::info!(manager = self.name, "starting");
+        let result = supervisor.run().await;
+        around.stop();
+        if let Some(signals) = signals {
+            signals.abort();
+        }
+        for task in [Some(reload), server].into_iter().flatten() {
+            let _ = task.await;
+        }
+        match &result {
+            Ok(()) => tracing::info!(manager = self.name, "stopped"),
+            Err(error) => tracing::error!(manager = self.name, %error, "stopped"),
+        }
+        result
+    }
+}

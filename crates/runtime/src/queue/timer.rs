@@ -1,0 +1,40 @@
+//! The one task per queue that makes waiting keys ready when their time has come.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+use super::Shared;
+
+/// Runs until the queue is shut down or dropped.
+pub(super) async fn run<K>(shared: Weak<Shared<K>>, sooner: Arc<Notify>) {
+    while let Some(next) = shared.upgrade().and_then(|shared| fire(&shared)) {
+        match next {
+            Some(at) => tokio::select! {
+                biased;
+                () = sooner.notified() => {}
+                () = sleep_until(at) => {}
+            },
+            None => sooner.notified().await,
+        }
+    }
+}
+
+/// When to come back, if known; None when there is nothing more to do.
+fn fire<K>(shared: &Shared<K>) -> Option<Option<Instant>> {
+    let (effects, next) = {
+        let mut core = shared.core.lock();
+        if core.closed {
+            return None;
+        }
+        (core.fire(shared.now()), core.next_timer())
+    };
+    shared.tell(effects);
+    Some(next.map(|due| at(shared.epoch, due)))
+}
+
+fn at(epoch: Instant, due: Duration) -> Instant {
+    epoch.checked_add(due).unwrap_or(epoch)
+}
