@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use hdrhistogram::Histogram;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -76,8 +76,8 @@ fn reconcile(keys: &[ObjectKey]) -> Result<Spent> {
     }))
 }
 
-/// The part of kube's Controller behind its watches, with the objects already in its store. A Controller also
-/// spawns a task per reconcile, which this leaves out.
+/// The part of kube's Controller behind its watches, with the objects already in its store. As a Controller does, it
+/// spawns a task for each reconcile.
 fn reconcile_kube(keys: &[ObjectKey]) -> Result<Spent> {
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     Ok(runtime.block_on(async {
@@ -89,7 +89,10 @@ fn reconcile_kube(keys: &[ObjectKey]) -> Result<Spent> {
         let requests: Vec<_> = keys.iter().map(request).collect();
         timed(async {
             let runs = applier(
-                |_, _| std::future::ready(Ok::<_, Infallible>(KubeAction::await_change())),
+                |_, _| {
+                    let run = tokio::spawn(async { Ok::<_, Infallible>(KubeAction::await_change()) });
+                    run.map(|joined| joined.unwrap_or(Ok(KubeAction::await_change())))
+                },
                 |_, _, _| KubeAction::await_change(),
                 Arc::new(()),
                 reader,

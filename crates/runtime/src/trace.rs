@@ -66,7 +66,8 @@ impl<K: Ord + Clone + std::fmt::Display> Journeys<K> {
 
     /// A worker takes the key: the span to run the reconcile in.
     pub fn reconcile(&self, controller: &str, key: &K) -> Span {
-        match self.0.lock().remove(key) {
+        let begun = if tracing::enabled!(tracing::Level::TRACE) { self.0.lock().remove(key) } else { None };
+        match begun {
             Some(Journey { event, queue, events }) => {
                 drop(queue);
                 event.record("events", events);

@@ -167,11 +167,9 @@ impl<'a> Situation<'a> {
                     self.members().record(next).map(|record| record.warm.as_slice()).unwrap_or_default();
                 let late = self.facts.now.since((self.phase_since)(slots.start))
                     >= self.settings.timers.warm_timeout;
-                if next_lost() {
-                    steps.push((Transition::Cancel { slots }, Reason::NextIsLost));
-                } else if !acknowledged(warm, steps, |slots| Transition::Drain { slots }, Reason::NextIsWarm)
-                    && late
-                {
+                let drain = |slots| Transition::Drain { slots };
+                let ready = !next_lost() && acknowledged(warm, steps, drain, Reason::NextIsWarm);
+                if !ready && (next_lost() || late) {
                     steps.push((Transition::Cancel { slots }, Reason::NextIsLost));
                 }
                 false
@@ -378,14 +376,14 @@ fn is_uneven(request: &Request<'_>) -> bool {
             loads[at] += request.loads.and_then(|loads| loads.get(slot)).map_or(0, |load| u64::from(*load));
         }
     }
-    let off = |values: &[u64], slack: f64| {
+    let off = |values: &[u64]| {
         let total: u64 = values.iter().sum();
         values.iter().zip(request.nodes).any(|(value, node)| {
             let share = total as f64 * f64::from(node.weight) / weights.max(1.0);
-            (*value as f64 - share).abs() > (share * request.threshold).max(slack)
+            (*value as f64 - share).abs() >= (share * request.threshold).max(1.0)
         })
     };
-    off(&slots, 1.0) || off(&loads, 1.0)
+    off(&slots) || off(&loads)
 }
 
 impl fmt::Display for Reason {
@@ -414,7 +412,7 @@ impl fmt::Display for Plan {
             match transition {
                 Transition::Assign { to: Some(to), .. } => write!(f, " to {to}")?,
                 Transition::Prepare { next, .. } | Transition::Retarget { next, .. } => {
-                    write!(f, " for {next}")?
+                    write!(f, " for {next}")?;
                 }
                 _ => {}
             }

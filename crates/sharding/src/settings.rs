@@ -245,7 +245,8 @@ mod tests {
     #[test]
     fn timers_that_are_not_safely_ordered_are_refused_by_name() {
         let secs = Duration::from_secs;
-        let cases: [(&str, fn(&mut Timers, Duration)); 5] = [
+        type Change = fn(&mut Timers, Duration);
+        let cases: [(&str, Change); 5] = [
             ("state.renewDeadline", |t, d| t.renew_deadline = d),
             ("state.retryPeriod", |t, d| t.retry_period = d),
             ("node.nodeTimeout", |t, _| t.node_timeout = Duration::from_secs(15)),

@@ -193,8 +193,12 @@ def own_test(example):
     """Runs the test that is published with the example."""
     make_pod(None)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, example.folder]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=example.package, timeout=120)
-    assert done.returncode == 0, " / ".join((done.stdout + done.stderr).splitlines()[-15:])
+    # It gives the operator fixed times of a few seconds, which a busy machine may need for itself.
+    for _ in range(2):
+        done = subprocess.run(command, capture_output=True, text=True, cwd=example.package, timeout=120)
+        if done.returncode == 0:
+            return
+    raise AssertionError(" / ".join((done.stdout + done.stderr).splitlines()[-15:]))
 
 
 def embedded(example):

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 
-PATIENCE = 40  # seconds, for anything; the machine may be busy
+PATIENCE = 60  # seconds, for anything; the machine may be busy
 
 
 def until(what, condition):

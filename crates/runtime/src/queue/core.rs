@@ -45,7 +45,8 @@ pub(super) struct Took<K> {
     pub(super) key: K,
     pub(super) priority: Priority,
     pub(super) retries: u32,
-    pub(super) waited: Duration,
+    /// When it became ready.
+    pub(super) since: Duration,
 }
 
 /// What a call changed that someone may be waiting for.
@@ -124,7 +125,7 @@ impl<K> Core<K> {
     }
 
     /// Hands out the key whose turn it is.
-    pub(super) fn take(&mut self, now: Duration) -> Option<Took<K>>
+    pub(super) fn take(&mut self) -> Option<Took<K>>
     where
         K: Clone,
     {
@@ -138,12 +139,12 @@ impl<K> Core<K> {
             key: entry.key.clone(),
             priority: entry.priority,
             retries: entry.retries,
-            waited: now.saturating_sub(entry.since),
+            since: entry.since,
         })
     }
 
-    /// A worker is done with a key.
-    pub(super) fn finish(&mut self, slot: Slot, next: Next, now: Duration) -> Effects {
+    /// A worker is done with a key. Most often nobody needs to know the time.
+    pub(super) fn finish(&mut self, slot: Slot, next: Next, now: impl Fn() -> Duration) -> Effects {
         let entry = self.entries.at(slot);
         entry.running = false;
         self.running -= 1;
@@ -160,12 +161,12 @@ impl<K> Core<K> {
                 NOTHING
             }
             Next::After(_) if again => NOTHING,
-            Next::Retry if !self.closed => self.retry(slot, now),
-            Next::After(delay) if !self.closed => self.wait(slot, delay, now),
+            Next::Retry if !self.closed => self.retry(slot, now()),
+            Next::After(delay) if !self.closed => self.wait(slot, delay, now()),
             Next::Retry | Next::After(_) => NOTHING,
         };
         if again {
-            self.push_ready(slot, now);
+            self.push_ready(slot, now());
             effects.ready += 1;
         }
         self.drop_idle(slot);

@@ -279,7 +279,7 @@ proptest! {
                     reference.retry(key);
                 }
                 Step::Take => {
-                    let took = queue.take(now);
+                    let took = queue.take();
                     prop_assert_eq!(took.as_ref().map(|took| took.key), reference.take());
                     if let Some(took) = took {
                         prop_assert!(running.iter().all(|(_, key)| *key != took.key), "on two workers");
@@ -289,7 +289,7 @@ proptest! {
                 Step::Finish(which, next) => {
                     if !running.is_empty() {
                         let (slot, key) = running.swap_remove(which % running.len());
-                        queue.finish(slot, next, now);
+                        queue.finish(slot, next, || now);
                         reference.finish(key, next);
                     }
                 }
@@ -334,9 +334,9 @@ proptest! {
         }
         // Nothing is remembered of keys that are nowhere, and nothing is lost: everything can be drained.
         queue.close();
-        while let Some(took) = queue.take(Duration::from_millis(reference.now)) {
+        while let Some(took) = queue.take() {
             prop_assert_eq!(reference.take(), Some(took.key));
-            queue.finish(took.slot, Next::Forget, Duration::ZERO);
+            queue.finish(took.slot, Next::Forget, || Duration::ZERO);
             reference.finish(took.key, Next::Forget);
         }
         prop_assert_eq!(reference.count(|known| known.ready.is_some()), 0);

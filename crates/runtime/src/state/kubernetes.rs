@@ -38,7 +38,7 @@ impl KubernetesStore {
     }
 
     fn object_name(&self, key: &str) -> Result<String, Error> {
-        name::encode(&format!("{}.", self.name), key)
+        name::encode(&format!("{}-", self.name), key)
     }
 
     async fn read(&self, key: &str) -> Result<Option<(ConfigMap, Record)>, Error> {

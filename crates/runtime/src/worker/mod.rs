@@ -16,7 +16,9 @@ mod tests;
 use std::fmt::Display;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -277,10 +279,21 @@ where
     };
     // The call itself is inside, for it may panic before there is a future.
     let guarded = AssertUnwindSafe(async move { reconcile(job).await }).catch_unwind();
+    let mut guarded = pin!(guarded);
+    // Most reconciles find everything in order and never wait: they need no timer.
+    if let Poll::Ready(result) = futures::poll!(guarded.as_mut()) {
+        return finished(result);
+    }
     match tokio::time::timeout(shared.settings.timeout, guarded).await {
-        Ok(Ok(result)) => result.map_err(Failed::Returned),
-        Ok(Err(panic)) => Err(Failed::panicked(&*panic)),
+        Ok(result) => finished(result),
         Err(_) => Err(Failed::TimedOut(shared.settings.timeout)),
+    }
+}
+
+fn finished(result: std::thread::Result<Result<Action>>) -> Result<Action, Failed> {
+    match result {
+        Ok(result) => result.map_err(Failed::Returned),
+        Err(panic) => Err(Failed::panicked(&*panic)),
     }
 }
 

@@ -56,7 +56,12 @@ pub(super) fn quotas(request: &Request<'_>, counts: &[u32]) -> Vec<u32> {
     let mut left = slots.saturating_sub(quotas.iter().map(|quota| u64::from(*quota)).sum());
     let mut order: Vec<usize> = (0..request.nodes.len()).filter(|at| weight(*at) > 0).collect();
     let remainder = |at: usize| slots * weight(at) % total.max(1);
-    order.sort_by_key(|at| (std::cmp::Reverse(remainder(*at)), std::cmp::Reverse(counts[*at]), *at));
+    let keeps = |at: usize| match request.only_orphans {
+        // Who replaces a leaver takes everything that it had.
+        true => counts[at],
+        false => u32::MAX - counts[at],
+    };
+    order.sort_by_key(|at| (std::cmp::Reverse(remainder(*at)), keeps(*at), *at));
     for at in order.iter().cycle().take(order.len() * 2) {
         if left == 0 {
             break;
@@ -94,15 +99,21 @@ fn fill(owner: &mut [u16], request: &Request<'_>, quotas: &[u32]) {
     }
     let able: Vec<usize> = (0..quotas.len()).filter(|at| request.nodes[*at].weight > 0).collect();
     let able = if able.is_empty() { (0..quotas.len()).collect() } else { able };
+    // Who has nothing yet most likely replaces whoever left: it takes all of it, so that nothing moves twice.
+    let empty: Vec<usize> =
+        able.iter().copied().filter(|at| counts[*at] == 0 && request.only_orphans).collect();
+    let able = if empty.is_empty() { able } else { empty };
+    let mut last = None;
     loop {
         let free = crate::slots::ranges_of((0..owner.len() as Slot).filter(|s| owner[*s as usize] == NOBODY));
         if free.is_empty() {
             return;
         }
         let lacks = |at: usize| i64::from(quotas[at]) - i64::from(counts[at]);
-        let Some(taker) = able.iter().copied().max_by_key(|at| (lacks(*at), std::cmp::Reverse(*at))) else {
-            return;
-        };
+        // Of equals the one that was just given something: what one node left stays together.
+        let rank = |at: &usize| (lacks(*at), last == Some(*at), std::cmp::Reverse(*at));
+        let Some(taker) = able.iter().copied().max_by_key(rank) else { return };
+        last = Some(taker);
         // Beyond the quota slots are dealt one at a time, which keeps the difference small.
         let want = lacks(taker).max(1) as u32;
         let beside = |range: &SlotRange| {

@@ -198,7 +198,7 @@ proptest! {
         let mut newest = start;
         let named = |present: &[usize]| present.iter().map(|n| everyone[*n].clone()).collect::<Vec<_>>();
         let mut by_name: Vec<Option<usize>> = vec![None; slots as usize];
-        let mut place_again = |present: &[usize], by_name: &mut Vec<Option<usize>>| {
+        let place_again = |present: &[usize], by_name: &mut Vec<Option<usize>>| {
             let current: Vec<u16> = by_name
                 .iter()
                 .map(|n| n.and_then(|n| present.iter().position(|p| *p == n)).map_or(NOBODY, |at| at as u16))

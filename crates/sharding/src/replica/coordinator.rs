@@ -135,7 +135,7 @@ impl Replica {
                 out.push(Action::Report(Report::Revoked(id.clone())));
             }
             Outcome::Conflict | Outcome::NotFound | Outcome::Unknown => {
-                out.push(Action::ReadLease(id.clone()))
+                out.push(Action::ReadLease(id.clone()));
             }
             Outcome::Throttled { .. } => {}
         }

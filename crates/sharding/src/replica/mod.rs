@@ -215,7 +215,7 @@ impl Replica {
             Event::Drained { slots, epoch } => self.urgent |= self.stages.drained(slots, epoch, out),
             Event::Fresh { slots, epoch } => self.stages.fresh(slots, epoch, out),
             Event::Tick => {}
-            Event::Settings(settings) => self.reload(settings, now),
+            Event::Settings(settings) => self.reload(&settings, now),
             Event::Leave { until } => self.leave(until, out),
             Event::Health(healthy) => {
                 self.urgent |= self.healthy != healthy;
@@ -450,10 +450,10 @@ impl Replica {
                 return;
             }
         }
-        if let Some(difference) = self.settings.identity.difference(&map.identity) {
-            if self.guards.on(Guard::Fingerprint) {
-                return self.end(Ending::Refused(difference), out);
-            }
+        if let Some(difference) = self.settings.identity.difference(&map.identity)
+            && self.guards.on(Guard::Fingerprint)
+        {
+            return self.end(Ending::Refused(difference), out);
         }
         self.damage = self.damage.take().filter(|(_, at)| *at > resource_version);
         self.obey(map, resource_version, now, out);
@@ -512,10 +512,10 @@ impl Replica {
         }
     }
 
-    fn reload(&mut self, settings: Arc<Settings>, now: Moment) {
+    fn reload(&mut self, settings: &Settings, now: Moment) {
         // What the group must have in common changes only with a new life.
         let identity = self.settings.identity.clone();
-        self.settings = Arc::new(Settings { identity, ..(*settings).clone() });
+        self.settings = Arc::new(Settings { identity, ..settings.clone() });
         self.record.weight = settings.weight;
         self.urgent = self.tenure.exists();
         self.tenure.count(self.guards, self.settings.timers.lease_duration);
@@ -586,3 +586,6 @@ impl Replica {
         self.life != Life::Over && self.life != Life::Closing && self.stages.may_be_in_flight(slot)
     }
 }
+
+#[cfg(test)]
+mod tests;

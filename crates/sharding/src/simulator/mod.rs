@@ -73,9 +73,12 @@ pub fn run_seed(seed: u64, without: Option<Guard>) -> Run {
 pub fn run_rolling_update(seed: u64) -> Run {
     let mut world = World::new(seed, Guards::default(), 0, false);
     let lease = world.settings.timers.lease_duration.as_micros() as u64;
-    while world.now < lease * 2 && world.step() {}
+    // First everything finds its place.
+    while world.now < lease * 12 && world.step() {}
     world.check.moves.fill(0);
     world.start_roll(world.now);
+    let replicas = world.nodes.len() as u64;
+    world.calm = world.now + lease * (replicas * 2 + 6);
     finish(world)
 }
 

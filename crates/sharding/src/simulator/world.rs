@@ -226,7 +226,7 @@ impl World {
             Happening::TellAll(node, life, events) => {
                 events.into_iter().for_each(|event| self.tell(node, life, event));
             }
-            Happening::Arrive(arrival) => self.arrive(*arrival),
+            Happening::Arrive(arrival) => self.arrive(&arrival),
             Happening::Fault(at) => self.fault(at),
             Happening::Resume(node) => self.resume(node),
             Happening::Start(node) => self.start(node),
@@ -356,7 +356,7 @@ impl World {
             Action::ReadLease(id) => self.send(node, Request::ReadLease(id), 0, None),
             Action::ReadMap => self.send(node, Request::ReadMap, 0, None),
             Action::CreateMap(map) => {
-                self.send(node, Request::WriteMap { resource_version: None, map }, 0, None)
+                self.send(node, Request::WriteMap { resource_version: None, map }, 0, None);
             }
             Action::WriteMap { resource_version, map } => {
                 let request = Request::WriteMap { resource_version: Some(resource_version), map };
@@ -490,7 +490,7 @@ impl World {
         }
     }
 
-    fn arrive(&mut self, arrival: Arrival) {
+    fn arrive(&mut self, arrival: &Arrival) {
         let deaf = self.now < self.nodes[arrival.node].cut_in || self.now < self.outage_until;
         let heard = arrival.awaited && !deaf;
         let delay = self.latency();
@@ -516,14 +516,14 @@ impl World {
             }
             Request::ReadLease(_) | Request::ReadMap => {}
             _ => {
-                let outcome = self.write(&arrival);
+                let outcome = self.write(arrival);
                 let in_time = self.now + delay <= arrival.sent + TIMEOUT;
                 if heard && in_time {
-                    if let Some(event) = self.answer(&arrival, outcome) {
+                    if let Some(event) = self.answer(arrival, outcome) {
                         self.at(self.now + delay, Happening::Tell(node, life, event));
                     }
                 } else if arrival.awaited {
-                    self.give_up(&arrival);
+                    self.give_up(arrival);
                 }
             }
         }

@@ -31,6 +31,9 @@ struct Ground<'a> {
 /// Makes a client ready and runs its uses.
 type Client = fn(&Ground<'_>) -> Result<Counts>;
 
+/// The same with the Python that everything is installed for.
+type InPython = fn(&Ground<'_>, &Path) -> Result<Counts>;
+
 /// The Python ones share what is installed for them.
 const CLIENTS: &[(&str, Client)] =
     &[("python", python_and_kopf), ("kube-rs", kube_rs::run), ("javascript", javascript::run)];
@@ -47,11 +50,9 @@ pub fn run(workspace: &Workspace, tools: &Tools) -> Result<Counts> {
 
 fn python_and_kopf(ground: &Ground<'_>) -> Result<Counts> {
     let python = &python::install(ground.workspace)?;
-    let jobs: Vec<(&str, Box<dyn FnOnce() -> Result<Counts> + Send>)> = vec![
-        ("python", Box::new(|| python::run(ground, python))),
-        ("kopf", Box::new(|| kopf::run(ground, python))),
-    ];
-    Ok(at_once(jobs.len(), jobs))
+    let both: [(&str, InPython); 2] = [("python", python::run), ("kopf", kopf::run)];
+    let jobs = both.into_iter().map(|(name, client)| (name, move || client(ground, python)));
+    Ok(at_once(both.len(), jobs.collect()))
 }
 
 /// Does the jobs, so many at a time. One that cannot even run is one failure.

@@ -1,6 +1,6 @@
 //! The official Python client, installed into `target/tools`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -32,6 +32,6 @@ pub fn install(workspace: &Workspace) -> Result<PathBuf> {
 }
 
 /// Runs the uses.
-pub fn run(ground: &Ground<'_>, python: &PathBuf) -> Result<Counts> {
+pub fn run(ground: &Ground<'_>, python: &Path) -> Result<Counts> {
     ground.check("python", Command::new(python).arg(ground.sources("python").join("check.py")))
 }
