@@ -1,8 +1,10 @@
 //! Which objects a controller's owner has, takes, or lets go: by controlling owner and by selector.
 
+use std::sync::Arc;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector as Selector, ObjectMeta};
 use shoal_objects::selector::LabelSelector;
-use shoal_runtime::owner;
+use shoal_runtime::{Object, ObjectKey, Result, Writer, owner};
 
 /// What to do with an object that an owner might own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +31,52 @@ pub fn claim(owner: &ObjectMeta, selector: &LabelSelector, object: &ObjectMeta) 
         None if !matches || owner_goes || object.deletion_timestamp.is_some() => Claim::Ignore,
         None => Claim::Adopt,
     }
+}
+
+/// Takes and lets go as [`claim`] says; gives what `parent` owns now.
+pub async fn settle<O: Object, T: Object>(
+    writer: &Writer,
+    parent: &O,
+    selector: &LabelSelector,
+    candidates: Vec<Arc<T>>,
+) -> Result<Vec<Arc<T>>> {
+    let mut owned = Vec::with_capacity(candidates.len());
+    let mut may_adopt = None;
+    for object in candidates {
+        match claim(parent.meta(), selector, object.meta()) {
+            Claim::Keep => owned.push(object),
+            Claim::Ignore => {}
+            Claim::Release => {
+                let uid = parent.meta().uid.clone().unwrap_or_default();
+                let release = |object: &mut T| {
+                    let references = object.meta_mut().owner_references.take().unwrap_or_default();
+                    let kept: Vec<_> =
+                        references.into_iter().filter(|reference| reference.uid != uid).collect();
+                    object.meta_mut().owner_references = (!kept.is_empty()).then_some(kept);
+                };
+                writer.modify(&ObjectKey::of(&*object), Some(&*object), release).await?;
+            }
+            Claim::Adopt => {
+                // The cache may show an owner that is already gone.
+                if may_adopt.is_none() {
+                    let now = writer.get::<O>(&ObjectKey::of(parent)).await?;
+                    may_adopt = Some(now.is_some_and(|now| {
+                        now.meta().uid == parent.meta().uid && now.meta().deletion_timestamp.is_none()
+                    }));
+                }
+                if may_adopt == Some(true) {
+                    let mut taken = (*object).clone();
+                    owner::set_controller(parent, &mut taken)?;
+                    let references = taken.meta().owner_references.clone();
+                    let adopt = |object: &mut T| object.meta_mut().owner_references.clone_from(&references);
+                    if let Some(now) = writer.modify(&ObjectKey::of(&*object), Some(&*object), adopt).await? {
+                        owned.push(Arc::new(now));
+                    }
+                }
+            }
+        }
+    }
+    Ok(owned)
 }
 
 /// Whether the labels of an object match.

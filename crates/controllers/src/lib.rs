@@ -9,6 +9,8 @@ pub mod disruption;
 pub mod endpoints;
 pub mod garbage;
 pub mod job;
+pub mod pending;
 pub mod pods;
 pub mod replicaset;
 pub mod statefulset;
+pub mod time;
