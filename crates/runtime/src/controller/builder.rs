@@ -227,6 +227,7 @@ impl<K: Object> Builder<K> {
             queue_metrics: manager.queue_metrics().clone(),
             workers: self.workers.unwrap_or_else(|| worker_settings(&config)),
             worker_metrics: manager.worker_metrics().clone(),
+            limit: manager.reconciles(),
             patience: self.patience,
         };
         let mut component = parts.into_component();
@@ -249,7 +250,7 @@ fn queue_settings(config: &Config) -> queue::Settings {
 
 fn worker_settings(config: &Config) -> worker::Settings {
     worker::Settings {
-        max_concurrent: config.workers.0.min(config.reconcile_config.max_concurrent),
+        max_concurrent: config.workers.0,
         timeout: config.reconcile_config.timeout,
         max_retries: config.queue_config.max_retries,
     }

@@ -21,7 +21,7 @@ pub struct Context<K> {
     pub(super) listers: Listers,
     pub(super) writer: Writer,
     pub(super) recorder: Recorder,
-    pub(super) cancelled: CancellationToken,
+    pub(super) cancelled: Arc<CancellationToken>,
 }
 
 impl<K: Object> Context<K> {

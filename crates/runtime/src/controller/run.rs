@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use serde_json::json;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::listers::Listers;
@@ -43,6 +44,7 @@ pub(super) struct Parts {
     pub(super) queue_metrics: QueueMetrics,
     pub(super) workers: worker::Settings,
     pub(super) worker_metrics: WorkerMetrics,
+    pub(super) limit: Arc<Semaphore>,
     pub(super) patience: Patience,
 }
 
@@ -80,6 +82,7 @@ impl Parts {
             settings: self.workers,
             metrics: self.worker_metrics,
             journeys,
+            limit: Some(self.limit),
             ..Plan::new(&self.name, queue.clone())
         };
         let workers = Workers::start(plan, move |job| work(job));

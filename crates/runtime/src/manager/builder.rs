@@ -1,10 +1,12 @@
 //! Settings of a manager, and the first two steps of its life.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use shoal_objects::{Clock, Entropy};
+use tokio::sync::Semaphore;
 
 use super::phase::{Board, Phase};
 use super::recorders::Recorders;
@@ -208,6 +210,7 @@ impl Builder {
             None => client::infer(&options).await?,
         };
         let metrics = Metrics::default();
+        let at_once = config.reconcile_config.max_concurrent.clamp(1, Semaphore::MAX_PERMITS);
         let (queue_metrics, worker_metrics) = (QueueMetrics::default(), WorkerMetrics::default());
         metrics.register(|registry| {
             source.register(registry);
@@ -261,6 +264,7 @@ impl Builder {
             recorders,
             queue_metrics,
             worker_metrics,
+            reconciles: Arc::new(Semaphore::new(at_once)),
             board,
             stopper,
             stop,

@@ -37,7 +37,7 @@ use std::time::Duration;
 use kube::Client;
 use shoal_objects::{Clock, Entropy};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 pub use builder::Builder;
 pub use component::{BoxError, Component, Inspect, Ready, Run, Stage};
@@ -150,6 +150,7 @@ pub struct Manager {
     recorders: Recorders,
     queue_metrics: QueueMetrics,
     worker_metrics: WorkerMetrics,
+    reconciles: Arc<Semaphore>,
     board: Arc<Board>,
     stopper: Stopper,
     stop: Stop,
@@ -199,6 +200,11 @@ impl Manager {
     /// The metrics of all workers, already registered.
     pub fn worker_metrics(&self) -> &WorkerMetrics {
         &self.worker_metrics
+    }
+
+    /// One permit for each reconcile that may run at the same time, whichever controller it is of.
+    pub fn reconciles(&self) -> Arc<Semaphore> {
+        self.reconciles.clone()
     }
 
     /// The settings in force now.

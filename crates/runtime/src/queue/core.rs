@@ -173,17 +173,20 @@ impl<K> Core<K> {
         effects
     }
 
-    /// Makes the keys ready whose time has come.
-    pub(super) fn fire(&mut self, now: Duration) -> Effects {
+    /// Makes keys ready whose time has come, so many at most.
+    pub(super) fn fire(&mut self, now: Duration, limit: usize) -> Effects {
         let tick = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         let mut effects = NOTHING;
-        while let Some(due) = self.timers.first_entry().filter(|due| *due.key() <= tick) {
-            let mut list = due.remove();
-            while let Some(slot) = self.entries.pop_front(&mut list) {
-                self.waiting -= 1;
-                self.entries.at(slot).place = Place::Nowhere;
-                effects += self.make_ready(slot, now);
+        for _ in 0..limit {
+            let Some(mut due) = self.timers.first_entry().filter(|due| *due.key() <= tick) else { break };
+            let slot = self.entries.pop_front(due.get_mut());
+            if due.get().is_empty() {
+                due.remove();
             }
+            let Some(slot) = slot else { continue };
+            self.waiting -= 1;
+            self.entries.at(slot).place = Place::Nowhere;
+            effects += self.make_ready(slot, now);
         }
         effects
     }

@@ -31,6 +31,7 @@
 mod backoff;
 mod core;
 mod entries;
+mod index;
 mod lanes;
 mod metrics;
 #[cfg(test)]
@@ -386,7 +387,10 @@ impl<K> Shared<K> {
     where
         K: Hash,
     {
-        Digest { hash: self.hasher.hash_one(key), group: self.group.map_or(0, |group| group(key)) }
+        Digest {
+            hash: fold(self.hasher.hash_one(key)),
+            group: self.group.map_or(0, |group| fold(group(key))),
+        }
     }
 
     fn now(&self) -> Duration {
@@ -417,6 +421,10 @@ impl<K> Drop for Shared<K> {
     fn drop(&mut self) {
         self.sooner.notify_one();
     }
+}
+
+fn fold(hash: u64) -> u32 {
+    (hash ^ hash >> 32) as u32
 }
 
 /// Counts a `get` that may be waiting.

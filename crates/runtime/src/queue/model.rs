@@ -65,7 +65,7 @@ fn group(key: u64) -> u64 {
 
 fn digest(key: u64) -> Digest {
     // Two keys share each hash.
-    Digest { hash: key / 2, group: group(key) }
+    Digest { hash: (key / 2) as u32, group: group(key) as u32 }
 }
 
 impl Reference {
@@ -308,7 +308,7 @@ proptest! {
                         });
                         due.sort_by_key(|key| order.iter().position(|other| other == key));
                         prop_assert_eq!(&due, &order);
-                        queue.fire(Duration::from_millis(now));
+                        queue.fire(Duration::from_millis(now), usize::MAX);
                         due.into_iter().for_each(|key| reference.due_now(key));
                     }
                 }

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -69,6 +70,8 @@ pub struct Plan<K> {
     pub metrics: WorkerMetrics,
     /// Traces that began with the events.
     pub journeys: Journeys<K>,
+    /// Permits that these workers share with others; each reconcile takes one.
+    pub limit: Option<Arc<Semaphore>>,
 }
 
 impl<K> Plan<K> {
@@ -80,6 +83,7 @@ impl<K> Plan<K> {
             settings: Settings::default(),
             metrics: WorkerMetrics::default(),
             journeys: Journeys::default(),
+            limit: None,
         }
     }
 }
@@ -93,8 +97,9 @@ pub struct Job<K> {
     pub retries: u32,
     /// Why it was in the queue.
     pub priority: Priority,
-    /// Is cancelled when the process stops and cannot wait any longer.
-    pub cancelled: CancellationToken,
+    /// Is cancelled when the process stops and cannot wait any longer. Counted from outside: cloning a token takes a
+    /// lock that all jobs would share.
+    pub cancelled: Arc<CancellationToken>,
 }
 
 /// How long a stop may take.
@@ -137,7 +142,8 @@ pub(crate) struct Shared<K> {
     queue: Queue<K>,
     settings: Settings,
     journeys: Journeys<K>,
-    cancelled: CancellationToken,
+    limit: Option<Arc<Semaphore>>,
+    cancelled: Arc<CancellationToken>,
     meters: Meters,
     failures: Failures<K>,
     /// One per worker.
@@ -145,9 +151,8 @@ pub(crate) struct Shared<K> {
 }
 
 struct Running<K> {
-    key: K,
+    taken: Taken<K>,
     since: Instant,
-    retries: u32,
 }
 
 impl<K> Workers<K>
@@ -167,7 +172,8 @@ where
             queue: plan.queue,
             settings: plan.settings,
             journeys: plan.journeys,
-            cancelled: CancellationToken::new(),
+            limit: plan.limit,
+            cancelled: Arc::default(),
             failures: Failures::default(),
             in_flight: (0..count).map(|_| Mutex::new(None)).collect(),
         });
@@ -240,7 +246,7 @@ impl<K> Clone for Inspector<K> {
 
 impl<K: Display> Shared<K> {
     fn running_keys(&self) -> Vec<String> {
-        self.in_flight.iter().filter_map(|slot| Some(slot.lock().as_ref()?.key.to_string())).collect()
+        self.in_flight.iter().filter_map(|slot| Some(slot.lock().as_ref()?.taken.key().to_string())).collect()
     }
 }
 
@@ -252,31 +258,42 @@ where
     F: Future<Output = Result<Action>>,
 {
     while let Some(taken) = shared.queue.get().await {
+        let _permit = match &shared.limit {
+            // Nobody closes it.
+            Some(limit) => limit.acquire().await.ok(),
+            None => None,
+        };
         let since = Instant::now();
-        let place = Place::take(&shared.in_flight[worker], &taken, since);
         let span = shared.journeys.reconcile(&shared.name, &taken);
-        let outcome = run(&shared, &*reconcile, &taken).instrument(span.clone()).await;
+        let job = shared.job(&taken);
+        let place = Place::take(&shared.in_flight[worker], Running { taken, since });
+        let outcome = run(&*reconcile, job, shared.settings.timeout).instrument(span.clone()).await;
         shared.meters.time.observe(since.elapsed().as_secs_f64());
-        drop(place);
-        span.in_scope(|| outcome::settle(&shared, taken, outcome));
+        if let Some(taken) = place.leave() {
+            span.in_scope(|| outcome::settle(&shared, taken, outcome));
+        }
         // Reconcilers that never wait would keep their thread from everyone else.
         tokio::task::coop::consume_budget().await;
     }
 }
 
+impl<K: Clone> Shared<K> {
+    fn job(&self, taken: &Taken<K>) -> Job<K> {
+        Job {
+            key: taken.key().clone(),
+            retries: taken.retries(),
+            priority: taken.priority(),
+            cancelled: self.cancelled.clone(),
+        }
+    }
+}
+
 /// Calls the reconciler and turns a panic or a timeout into a failure.
-async fn run<K, R, F>(shared: &Shared<K>, reconcile: &R, taken: &Taken<K>) -> Result<Action, Failed>
+async fn run<K, R, F>(reconcile: &R, job: Job<K>, limit: Duration) -> Result<Action, Failed>
 where
-    K: Clone,
     R: Fn(Job<K>) -> F,
     F: Future<Output = Result<Action>>,
 {
-    let job = Job {
-        key: taken.key().clone(),
-        retries: taken.retries(),
-        priority: taken.priority(),
-        cancelled: shared.cancelled.clone(),
-    };
     // The call itself is inside, for it may panic before there is a future.
     let guarded = AssertUnwindSafe(async move { reconcile(job).await }).catch_unwind();
     let mut guarded = pin!(guarded);
@@ -284,9 +301,9 @@ where
     if let Poll::Ready(result) = futures::poll!(guarded.as_mut()) {
         return finished(result);
     }
-    match tokio::time::timeout(shared.settings.timeout, guarded).await {
+    match tokio::time::timeout(limit, guarded).await {
         Ok(result) => finished(result),
-        Err(_) => Err(Failed::TimedOut(shared.settings.timeout)),
+        Err(_) => Err(Failed::TimedOut(limit)),
     }
 }
 
@@ -297,18 +314,24 @@ fn finished(result: std::thread::Result<Result<Action>>) -> Result<Action, Faile
     }
 }
 
-/// Shows a key as in flight, also when the worker is cut off.
+/// Shows a key as in flight, and gives it back also when the worker is cut off.
 struct Place<'a, K>(&'a Mutex<Option<Running<K>>>);
 
-impl<'a, K: Clone> Place<'a, K> {
-    fn take(slot: &'a Mutex<Option<Running<K>>>, taken: &Taken<K>, since: Instant) -> Place<'a, K> {
-        *slot.lock() = Some(Running { key: taken.key().clone(), since, retries: taken.retries() });
+impl<'a, K> Place<'a, K> {
+    fn take(slot: &'a Mutex<Option<Running<K>>>, running: Running<K>) -> Place<'a, K> {
+        *slot.lock() = Some(running);
         Place(slot)
+    }
+
+    fn leave(self) -> Option<Taken<K>> {
+        self.0.lock().take().map(|running| running.taken)
     }
 }
 
 impl<K> Drop for Place<'_, K> {
     fn drop(&mut self) {
-        *self.0.lock() = None;
+        let left = self.0.lock().take();
+        // Without the lock: it wakes others.
+        drop(left);
     }
 }

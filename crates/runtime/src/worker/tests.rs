@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use prometheus_client::registry::Registry;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::{Job, Patience, Plan, Settings, WorkerMetrics, Workers};
@@ -50,6 +51,28 @@ async fn no_more_than_the_limit_run_at_once_and_a_stop_drains_the_queue() {
     assert_eq!(stopped, super::Stopped::default());
     assert_eq!((counters.1.load(Ordering::SeqCst), counters.2.load(Ordering::SeqCst)), (3, 30));
     assert_eq!(start.elapsed(), 10 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn controllers_share_the_limit_of_the_process() {
+    let limit = Some(Arc::new(Semaphore::new(3)));
+    let queues: [Queue<u32>; 2] = [queue(), queue()];
+    let workers = queues.each_ref().map(|queue| {
+        let plan = Plan { limit: limit.clone(), ..Plan::new("demo", queue.clone()) };
+        Workers::start(plan, |_| async {
+            tokio::time::sleep(SECOND).await;
+            Ok(Action::done())
+        })
+    });
+    queues.iter().for_each(|queue| queue.add_all(0..9, Priority::Live));
+    tokio::time::sleep(SECOND / 2).await;
+    let running: usize = workers.iter().map(|workers| workers.inspector().in_flight().len()).sum();
+    assert_eq!(running, 3);
+    let start = Instant::now();
+    for workers in workers {
+        workers.stop(Patience::within(60 * SECOND)).await;
+    }
+    assert_eq!(start.elapsed(), SECOND * 11 / 2);
 }
 
 #[tokio::test(start_paused = true)]
