@@ -1,5 +1,7 @@
 //! Measures the framework, and kube-rs doing the same in the same run. Prints one JSON object per row.
 
+mod cache;
+mod pods;
 mod queue;
 mod row;
 mod workers;
@@ -16,23 +18,39 @@ struct Options {
     /// Measure only these parts, comma-separated.
     #[arg(long, value_delimiter = ',')]
     only: Vec<Part>,
+    /// What this process does for another one.
+    #[arg(long, hide = true)]
+    role: Option<cache::Role>,
+    /// How many objects.
+    #[arg(long, hide = true, default_value_t = 0)]
+    count: usize,
+    /// Where they are served.
+    #[arg(long, hide = true, default_value_t = 0)]
+    port: u16,
 }
 
 /// What can be measured by itself.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
+    Cache,
     Queue,
     Workers,
 }
 
 fn main() -> Result<()> {
     let options = Options::parse();
+    if let Some(role) = options.role {
+        return cache::play(role, options.count, options.port);
+    }
     let wanted = |part| options.only.is_empty() || options.only.contains(&part);
     if wanted(Part::Queue) {
         queue::run(options.quick)?;
     }
     if wanted(Part::Workers) {
         workers::run(options.quick)?;
+    }
+    if wanted(Part::Cache) {
+        cache::run(options.quick)?;
     }
     Ok(())
 }

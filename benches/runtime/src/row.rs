@@ -70,7 +70,8 @@ pub fn each(total: Duration, count: usize) -> f64 {
     total.as_nanos() as f64 / count as f64
 }
 
-fn cpu() -> Duration {
+/// CPU time of all threads of this process so far.
+pub fn cpu() -> Duration {
     let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(spent.tv_sec.unsigned_abs(), spent.tv_nsec as u32)
 }

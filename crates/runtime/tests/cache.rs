@@ -169,6 +169,7 @@ async fn selectors_and_indexes_find_without_decoding() {
 async fn objects_of_another_shape_are_left_out_told_and_still_watched() {
     #[derive(Clone, Debug, serde::Deserialize)]
     struct Numbers {
+        metadata: kube::api::ObjectMeta,
         data: std::collections::BTreeMap<String, u64>,
     }
     impl kube::Resource for Numbers {
@@ -187,10 +188,10 @@ async fn objects_of_another_shape_are_left_out_told_and_still_watched() {
             "configmaps".into()
         }
         fn meta(&self) -> &kube::api::ObjectMeta {
-            unimplemented!("not read here")
+            &self.metadata
         }
         fn meta_mut(&mut self) -> &mut kube::api::ObjectMeta {
-            unimplemented!("not read here")
+            &mut self.metadata
         }
     }
     let (_, cluster) = clusters().await.remove(0);
@@ -352,4 +353,20 @@ async fn another_shard_evicts_without_telling_of_deletions() {
         let held = informer.lister().len();
         assert_eq!(told(&mut subscription).await.len(), held, "{variant}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_tell_of_collections_and_never_of_objects() {
+    let (_, cluster) = clusters().await.remove(0);
+    create(&cluster, "object-name", "1").await;
+    let informers = informers(cluster.client());
+    informers.namespaced::<ConfigMap>("default").synced().await;
+    let mut registry = prometheus_client::registry::Registry::default();
+    shoal_runtime::cache::InformerMetrics::new(informers).register(&mut registry);
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    let expected = "controller_informer_objects{path=\"/api/v1/namespaces/default/configmaps\",selector=\"\",metadata_only=\"false\"} 1";
+    assert!(text.contains(expected), "{text}");
+    assert!(text.contains("controller_informer_lists_total{"), "{text}");
+    assert!(!text.contains("object-name"));
 }

@@ -1,122 +1,114 @@
 //! Decoded objects beside the encoded ones: as many as are allowed, the recently read ones stay.
+//!
+//! What was decoded hangs on the encoded object itself, so a read finds both at once, and what is not held any more
+//! takes its decoded form with it. Here is only the order in which forms are taken away.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::any::Any;
+use std::marker::PhantomData;
+use std::sync::{Arc, Weak};
 
-use parking_lot::RwLock;
+use parking_lot::Mutex;
 
-const SHARDS: usize = 16;
+use super::encoded::Encoded;
 
-/// What was decoded to `K`, by the id of the encoded object. `None` stands for what cannot be decoded.
-///
-/// Second chance (CLOCK): a read marks an object, the hand takes marks away and evicts what it finds without one.
-pub(crate) struct Decoded<K> {
-    shards: Box<[RwLock<Shard<K>>]>,
-    capacity: usize,
+/// The decoded forms of one object. Almost always there is one; when the same cache is read as several types, the one is
+/// a list of them.
+#[derive(Default)]
+pub(super) struct Forms(Mutex<Option<Arc<dyn Any + Send + Sync>>>);
+
+struct Several(Vec<Arc<dyn Any + Send + Sync>>);
+
+impl Forms {
+    pub fn get<K: Send + Sync + 'static>(&self) -> Option<Arc<K>> {
+        let forms = self.0.lock();
+        let first = forms.as_ref()?;
+        if first.is::<K>() {
+            let found = first.clone();
+            drop(forms);
+            return found.downcast().ok();
+        }
+        let several = first.downcast_ref::<Several>()?;
+        several.0.iter().find(|form| form.is::<K>())?.clone().downcast().ok()
+    }
+
+    pub fn put<K: Send + Sync + 'static>(&self, new: Arc<K>) {
+        let mut forms = self.0.lock();
+        let mut all = others::<K>(forms.take());
+        *forms = Some(if all.is_empty() {
+            new
+        } else {
+            all.push(new);
+            Arc::new(Several(all))
+        });
+    }
+
+    pub fn remove<K: Send + Sync + 'static>(&self) {
+        let mut forms = self.0.lock();
+        let mut all = others::<K>(forms.take());
+        *forms = if all.len() > 1 { Some(Arc::new(Several(all))) } else { all.pop() };
+    }
 }
 
-struct Shard<K> {
-    places: HashMap<u64, usize, BuildHasherDefault<IdHasher>>,
-    slots: Vec<Slot<K>>,
+/// All forms but the one of type `K`.
+fn others<K: 'static>(forms: Option<Arc<dyn Any + Send + Sync>>) -> Vec<Arc<dyn Any + Send + Sync>> {
+    let Some(first) = forms else {
+        return Vec::new();
+    };
+    let all =
+        first.downcast_ref::<Several>().map_or_else(|| vec![first.clone()], |several| several.0.clone());
+    all.into_iter().filter(|form| !form.is::<K>()).collect()
+}
+
+/// Which objects have been decoded to `K`, at most `capacity`.
+///
+/// Second chance (CLOCK): a read marks an object, the hand takes marks away and evicts what it finds without one.
+pub(super) struct Decoded<K> {
+    ring: Mutex<Ring>,
+    capacity: usize,
+    of: PhantomData<fn() -> K>,
+}
+
+#[derive(Default)]
+struct Ring {
+    objects: Vec<Weak<Encoded>>,
     hand: usize,
 }
 
-struct Slot<K> {
-    id: u64,
-    object: Option<Arc<K>>,
-    used: AtomicBool,
-}
-
-impl<K> Decoded<K> {
+impl<K: Send + Sync + 'static> Decoded<K> {
     pub fn new(capacity: usize) -> Decoded<K> {
-        let shard = || RwLock::new(Shard { places: HashMap::default(), slots: Vec::new(), hand: 0 });
-        Decoded { shards: (0..SHARDS).map(|_| shard()).collect(), capacity: capacity.div_ceil(SHARDS) }
-    }
-
-    fn shard(&self, id: u64) -> &RwLock<Shard<K>> {
-        &self.shards[id as usize % SHARDS]
-    }
-
-    /// What was decoded of this object, if it is still here.
-    #[allow(clippy::option_option, reason = "not decoded yet, and cannot be decoded, are different things")]
-    pub fn get(&self, id: u64) -> Option<Option<Arc<K>>> {
-        let shard = self.shard(id).read();
-        let slot = &shard.slots[*shard.places.get(&id)?];
-        if !slot.used.load(Ordering::Relaxed) {
-            slot.used.store(true, Ordering::Relaxed);
-        }
-        Some(slot.object.clone())
+        Decoded { ring: Mutex::default(), capacity, of: PhantomData }
     }
 
     /// Keeps what was decoded.
-    pub fn insert(&self, id: u64, object: Option<Arc<K>>) {
+    pub fn insert(&self, object: &Arc<Encoded>, decoded: Arc<K>) {
         if self.capacity == 0 {
             return;
         }
-        let mut guard = self.shard(id).write();
-        let shard = &mut *guard;
-        if shard.places.contains_key(&id) {
+        let mut guard = self.ring.lock();
+        object.forms().put(decoded);
+        let ring = &mut *guard;
+        if ring.objects.len() < self.capacity {
+            ring.objects.push(Arc::downgrade(object));
             return;
         }
-        let slot = Slot { id, object, used: AtomicBool::new(false) };
-        if shard.slots.len() < self.capacity {
-            shard.places.insert(id, shard.slots.len());
-            shard.slots.push(slot);
-            return;
-        }
-        let place = loop {
-            let place = shard.hand % shard.slots.len();
-            shard.hand = place + 1;
-            if !shard.slots[place].used.swap(false, Ordering::Relaxed) {
-                break place;
+        loop {
+            let place = ring.hand % ring.objects.len();
+            ring.hand = place + 1;
+            let old = ring.objects[place].upgrade();
+            if old.as_ref().is_some_and(|old| old.take_mark()) {
+                continue;
             }
-        };
-        let evicted = std::mem::replace(&mut shard.slots[place], slot);
-        shard.places.remove(&evicted.id);
-        shard.places.insert(id, place);
-        drop(guard);
-        drop(evicted);
-    }
-
-    /// The object is not held any more.
-    pub fn remove(&self, id: u64) {
-        let mut guard = self.shard(id).write();
-        let shard = &mut *guard;
-        let Some(place) = shard.places.remove(&id) else {
+            ring.objects[place] = Arc::downgrade(object);
+            drop(guard);
+            if let Some(old) = old.filter(|old| !Arc::ptr_eq(old, object)) {
+                old.forms().remove::<K>();
+            }
             return;
-        };
-        let removed = shard.slots.swap_remove(place);
-        if let Some(moved) = shard.slots.get(place) {
-            shard.places.insert(moved.id, place);
         }
-        drop(guard);
-        drop(removed);
     }
 
     pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.read().slots.len()).sum()
-    }
-}
-
-/// Ids are counted, so they are their own hash; mixed, because tables look at the upper bits.
-#[derive(Default)]
-struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, id: u64) {
-        self.0 = (self.0 ^ id).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.ring.lock().objects.iter().filter(|object| object.strong_count() > 0).count()
     }
 }
 
@@ -125,31 +117,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_is_kept_than_allowed_and_what_is_read_stays() {
-        let decoded = Decoded::new(SHARDS * 4);
-        let one_shard = |n: u64| n * SHARDS as u64;
-        for n in 0..4 {
-            decoded.insert(one_shard(n), Some(Arc::new(n)));
-        }
-        for n in 4..100 {
-            assert_eq!(decoded.get(one_shard(0)).unwrap().as_deref(), Some(&0));
-            decoded.insert(one_shard(n), Some(Arc::new(n)));
-            assert_eq!(decoded.len(), 4);
-        }
-        decoded.remove(one_shard(0));
-        assert!(decoded.get(one_shard(0)).is_none());
-        assert_eq!(decoded.len(), 3);
-        for n in 0..100 {
-            decoded.remove(one_shard(n));
-        }
-        assert_eq!(decoded.len(), 0);
-    }
-
-    #[test]
-    fn what_cannot_be_decoded_is_remembered_as_such() {
-        let decoded = Decoded::<u64>::new(10);
-        assert!(decoded.get(1).is_none());
-        decoded.insert(1, None);
-        assert_eq!(decoded.get(1), Some(None));
+    fn forms_of_several_types_stand_side_by_side() {
+        let forms = Forms::default();
+        assert_eq!(forms.get::<u8>(), None);
+        forms.put(Arc::new(1u8));
+        forms.put(Arc::new("text"));
+        forms.put(Arc::new(3u64));
+        assert_eq!(forms.get::<u8>().as_deref(), Some(&1));
+        assert_eq!(forms.get::<&str>().as_deref(), Some(&"text"));
+        forms.put(Arc::new(2u8));
+        forms.remove::<&str>();
+        assert_eq!((forms.get::<u8>().as_deref(), forms.get::<&str>()), (Some(&2), None));
+        forms.remove::<u64>();
+        assert_eq!((forms.get::<u8>().as_deref(), forms.get::<u64>()), (Some(&2), None));
+        forms.remove::<u8>();
+        assert_eq!(forms.get::<u8>(), None);
     }
 }

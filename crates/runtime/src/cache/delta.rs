@@ -40,7 +40,7 @@ pub struct Delta {
     pub origin: Origin,
     /// What was held before.
     pub old: Option<Arc<Encoded>>,
-    /// What is held now. For deleted objects the last state if the server told it, else nothing.
+    /// What is held now; nothing for what is gone.
     pub new: Option<Arc<Encoded>>,
 }
 

@@ -1,5 +1,6 @@
 //! One version of an object: its metadata read, its body still encoded.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use serde::de::DeserializeOwned;
 use shoal_objects::Timestamp;
 use shoal_objects::selector::LabelSelector;
 
-use super::pack::Body;
+use super::decoded::Forms;
 use super::siblings::{Interner, Owner, Siblings};
 use crate::key::ObjectKey;
 use crate::watch::{Record, Revision};
@@ -22,13 +23,22 @@ pub struct Encoded {
     uid: Uid,
     version: Revision,
     generation: i64,
-    deletion: Option<Timestamp>,
-    body: Body,
+    /// In microseconds; [`STAYS`] for objects whose deletion nobody asked for.
+    deletion: i64,
+    body: Box<[u8]>,
+    /// Length of the body when unpacked; 0 for one that is not packed.
+    unpacked: u32,
+    /// The last list in which it was seen, and in the uppermost bit whether it was read lately.
+    seen: AtomicU32,
     /// Unique in this process.
     id: u64,
-    /// The last list in which it was seen; the store's business.
-    pub(crate) seen: AtomicU32,
+    forms: Forms,
 }
+
+const STAYS: i64 = i64::MIN;
+const READ: u32 = 1 << 31;
+/// Buffers larger than this are not kept for the next object.
+const KEPT_SCRATCH: usize = 256 << 10;
 
 /// A uid: 16 bytes for those that are UUIDs.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -54,20 +64,19 @@ impl Encoded {
         if let Some(transform) = transform {
             bare = transform(bare);
         }
+        let body = siblings.kind.packing.pack(&bare);
         Encoded {
             key,
             uid: Uid::parse(&record.uid()),
             version: record.revision(),
             generation: record.generation(),
-            deletion: record
-                .deletion_timestamp()
-                .parse::<jiff::Timestamp>()
-                .ok()
-                .map(|at| Timestamp(at.as_microsecond())),
-            body: siblings.kind.packing.pack(&bare),
+            deletion: deletion(&record.deletion_timestamp()),
+            body: body.bytes,
+            unpacked: body.unpacked,
             siblings,
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
             seen: AtomicU32::new(0),
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            forms: Forms::default(),
         }
     }
 
@@ -103,12 +112,12 @@ impl Encoded {
 
     /// When deletion was asked for.
     pub fn deletion_timestamp(&self) -> Option<Timestamp> {
-        self.deletion
+        self.is_deleting().then_some(Timestamp(self.deletion))
     }
 
     /// Whether deletion was asked for.
     pub fn is_deleting(&self) -> bool {
-        self.deletion.is_some()
+        self.deletion != STAYS
     }
 
     /// The value of a label.
@@ -160,24 +169,66 @@ impl Encoded {
 
     /// The object as JSON, without what is trimmed.
     pub fn json(&self) -> Vec<u8> {
-        let kind = &self.siblings.kind;
-        let mut whole = Vec::with_capacity(kind.prefix.len() + self.body.unpacked_len());
-        kind.packing.unpack(&self.body, &mut whole, &kind.prefix);
+        let mut whole = Vec::new();
+        self.write_json(&mut whole);
         whole
+    }
+
+    fn write_json(&self, whole: &mut Vec<u8>) {
+        let kind = &self.siblings.kind;
+        kind.packing.unpack(&self.body, self.unpacked, whole, &kind.prefix);
     }
 
     /// Decodes the object. Prefer the lister, which remembers what it decoded.
     pub fn decode<K: DeserializeOwned>(&self) -> serde_json::Result<K> {
-        serde_json::from_slice(&self.json())
+        thread_local! {
+            static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+        }
+        let mut whole = SCRATCH.take();
+        whole.clear();
+        self.write_json(&mut whole);
+        let decoded = serde_json::from_slice(&whole);
+        if whole.capacity() <= KEPT_SCRATCH {
+            SCRATCH.set(whole);
+        }
+        decoded
     }
 
     /// How many bytes the body takes in memory.
     pub fn held_bytes(&self) -> usize {
-        self.body.held_len()
+        self.body.len()
     }
 
-    pub(crate) fn id(&self) -> u64 {
+    pub(super) fn id(&self) -> u64 {
         self.id
+    }
+
+    pub(super) fn forms(&self) -> &Forms {
+        &self.forms
+    }
+
+    /// What was decoded of this object, if it is still here. Counts as a read.
+    pub(super) fn form<K: Send + Sync + 'static>(&self) -> Option<Arc<K>> {
+        let form = self.forms.get()?;
+        if self.seen.load(Ordering::Relaxed) & READ == 0 {
+            self.seen.fetch_or(READ, Ordering::Relaxed);
+        }
+        Some(form)
+    }
+
+    /// Takes the mark of a read away; whether there was one.
+    pub(super) fn take_mark(&self) -> bool {
+        self.seen.fetch_and(!READ, Ordering::Relaxed) & READ != 0
+    }
+
+    /// This list has shown the object.
+    pub(super) fn see(&self, list: u32) {
+        self.seen.store(list & !READ, Ordering::Relaxed);
+    }
+
+    /// Whether this list has shown the object.
+    pub(super) fn was_seen(&self, list: u32) -> bool {
+        self.seen.load(Ordering::Relaxed) & !READ == list & !READ
     }
 }
 
@@ -198,6 +249,14 @@ impl Uid {
     pub fn is_empty(&self) -> bool {
         matches!(self, Uid::Text(text) if text.is_empty())
     }
+}
+
+fn deletion(text: &str) -> i64 {
+    // Almost all objects have none, and making an error takes time.
+    if text.is_empty() {
+        return STAYS;
+    }
+    text.parse().map_or(STAYS, |at: jiff::Timestamp| at.as_microsecond())
 }
 
 /// The 16 bytes, if the text is exactly what printing them gives.

@@ -1,11 +1,12 @@
 //! Named indexes: from a text that a function makes of an object to the objects.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
+
 use super::encoded::Encoded;
-use super::store::Entry;
 
 /// The texts under which an object is found.
 pub type IndexFn = Arc<dyn Fn(&Encoded) -> Vec<String> + Send + Sync>;
@@ -13,14 +14,15 @@ pub type IndexFn = Arc<dyn Fn(&Encoded) -> Vec<String> + Send + Sync>;
 /// One index.
 pub(crate) struct Index {
     values: IndexFn,
-    objects: HashMap<Arc<str>, BTreeSet<Entry>>,
+    /// In the order of keys. Readers get the list itself; it is copied only when it changes while one has it.
+    objects: HashMap<Arc<str>, Arc<Vec<Arc<Encoded>>>, RandomState>,
     /// Under which texts each object stands, by its id.
     places: HashMap<u64, Box<[Arc<str>]>>,
 }
 
 impl Index {
     pub fn new(values: IndexFn) -> Index {
-        Index { values, objects: HashMap::new(), places: HashMap::new() }
+        Index { values, objects: HashMap::default(), places: HashMap::new() }
     }
 
     pub fn insert(&mut self, object: &Arc<Encoded>) {
@@ -40,24 +42,32 @@ impl Index {
             })
             .collect();
         for place in &places {
-            self.objects.entry(place.clone()).or_default().insert(Entry(object.clone()));
+            let objects = Arc::make_mut(self.objects.entry(place.clone()).or_default());
+            match objects.binary_search_by(|known| known.key().cmp(object.key())) {
+                Ok(at) => objects[at] = object.clone(),
+                Err(at) => objects.insert(at, object.clone()),
+            }
         }
         self.places.insert(object.id(), places.into());
     }
 
     pub fn remove(&mut self, object: &Arc<Encoded>) {
         for place in self.places.remove(&object.id()).iter().flatten() {
-            if let Some(objects) = self.objects.get_mut(place) {
-                objects.remove(object.key());
-                if objects.is_empty() {
-                    self.objects.remove(place);
-                }
+            let Some(objects) = self.objects.get_mut(place) else {
+                continue;
+            };
+            let objects = Arc::make_mut(objects);
+            if let Ok(at) = objects.binary_search_by(|known| known.key().cmp(object.key())) {
+                objects.remove(at);
+            }
+            if objects.is_empty() {
+                self.objects.remove(place);
             }
         }
     }
 
-    pub fn get(&self, value: &str) -> Vec<Arc<Encoded>> {
-        self.objects.get(value).into_iter().flatten().map(|entry| entry.0.clone()).collect()
+    pub fn get(&self, value: &str) -> Arc<Vec<Arc<Encoded>>> {
+        self.objects.get(value).cloned().unwrap_or_default()
     }
 }
 

@@ -47,6 +47,27 @@ impl Default for InformerOptions {
 }
 
 /// The caches of a process: one per kind and scope, however many ask for it. Each begins when it is first asked for.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let cluster = shoal_testkit::Cluster::start().await;
+/// # let client = cluster.client();
+/// use k8s_openapi::api::core::v1::Namespace;
+/// use shoal_runtime::cache::{ChangeKind, InformerOptions};
+/// use shoal_runtime::{Informers, ObjectKey};
+///
+/// let informers = Informers::new(client, InformerOptions::default());
+/// let namespaces = informers.of::<Namespace>();
+/// namespaces.synced().await;
+/// assert!(namespaces.lister().get(&ObjectKey::cluster("default")).is_some());
+///
+/// let mut changes = namespaces.subscribe();
+/// let first = changes.recv().await.ok_or("the informer has ended")?;
+/// assert_eq!((first.change, &*first.key.name), (ChangeKind::Added, "default"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Informers {
     inner: Arc<Inner>,

@@ -25,10 +25,10 @@ impl<K> Clone for Lister<K> {
     }
 }
 
-impl<K: DeserializeOwned> Lister<K> {
+impl<K: DeserializeOwned + Send + Sync + 'static> Lister<K> {
     /// The object of this name.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
-        self.view.decode(&*self.core.store.get(key)?)
+        self.view.decode(&self.core.store.get(key)?)
     }
 
     /// All objects.
@@ -76,17 +76,24 @@ impl<K: DeserializeOwned> Lister<K> {
         self.core.store.list(namespace, |object| object.matches(selector))
     }
 
-    /// The metadata of the objects that stand under a text in an index.
-    pub fn metas_by_index(&self, index: &str, value: &str) -> Vec<Arc<Encoded>> {
+    /// The metadata of the objects that stand under a text in an index. They are shared, not copied.
+    pub fn metas_by_index(&self, index: &str, value: &str) -> Arc<Vec<Arc<Encoded>>> {
         self.core.store.by_index(index, value).unwrap_or_else(|| {
             tracing::error!(index, "asked for an index that was never added");
-            Vec::new()
+            Arc::default()
         })
     }
 
     /// Decodes an object of this cache, or takes it from those that are decoded.
     pub fn decode(&self, object: &Encoded) -> Option<Arc<K>> {
-        self.view.decode(object)
+        if let Some(known) = object.form() {
+            return Some(known);
+        }
+        match self.core.store.get(object.key()) {
+            Some(held) if held.id() == object.id() => self.view.decode(&held),
+            // A version of the past: nobody will ask for it again.
+            _ => self.view.decode_once(object),
+        }
     }
 
     /// The objects that do not have the shape of `K`, as far as anybody tried to read them.

@@ -35,21 +35,10 @@ pub struct Packing {
 /// The bytes of one object.
 #[derive(Debug)]
 pub struct Body {
-    bytes: Box<[u8]>,
+    /// Packed or not.
+    pub bytes: Box<[u8]>,
     /// Length when unpacked; 0 for bytes that are not packed.
-    unpacked: u32,
-}
-
-impl Body {
-    /// How many bytes are held.
-    pub fn held_len(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// How many bytes it stands for.
-    pub fn unpacked_len(&self) -> usize {
-        if self.unpacked == 0 { self.bytes.len() } else { self.unpacked as usize }
-    }
+    pub unpacked: u32,
 }
 
 impl Packing {
@@ -85,19 +74,20 @@ impl Packing {
     }
 
     /// Appends the object to `whole`, which begins with `prefix` in the place of the opening brace.
-    pub fn unpack(&self, body: &Body, whole: &mut Vec<u8>, prefix: &str) {
+    pub fn unpack(&self, bytes: &[u8], unpacked: u32, whole: &mut Vec<u8>, prefix: &str) {
+        whole.reserve(prefix.len() + bytes.len().max(unpacked as usize));
         whole.extend_from_slice(prefix.as_bytes());
-        if body.unpacked == 0 {
-            whole.extend_from_slice(body.bytes.get(1..).unwrap_or_default());
+        if unpacked == 0 {
+            whole.extend_from_slice(bytes.get(1..).unwrap_or_default());
             return;
         }
         // The brace that opens the object lands on the last byte of the prefix, which is put back.
         let at = whole.len() - 1;
         let last = whole[at];
-        whole.resize(at + body.unpacked as usize, 0);
+        whole.resize(at + unpacked as usize, 0);
         let dictionary = self.dictionary.get().map_or(&[][..], |dictionary| dictionary);
         // These bytes were packed here, so they unpack; if memory went bad, decoding the zeroes fails and is reported.
-        let _ = lz4_flex::block::decompress_into_with_dict(&body.bytes, &mut whole[at..], dictionary);
+        let _ = lz4_flex::block::decompress_into_with_dict(bytes, &mut whole[at..], dictionary);
         whole[at] = last;
     }
 }
@@ -115,9 +105,9 @@ mod tests {
             let bodies: Vec<Body> = texts.iter().map(|text| packing.pack(format!("{{{text}").as_bytes())).collect();
             for (text, body) in texts.iter().zip(&bodies) {
                 let mut whole = Vec::new();
-                packing.unpack(body, &mut whole, "{\"kind\":\"K\",");
+                packing.unpack(&body.bytes, body.unpacked, &mut whole, "{\"kind\":\"K\",");
                 prop_assert_eq!(String::from_utf8(whole).unwrap(), format!("{{\"kind\":\"K\",{text}"));
-                prop_assert!(body.held_len() <= text.len() + 1);
+                prop_assert!(body.bytes.len() <= text.len() + 1);
             }
         }
     }
@@ -129,6 +119,6 @@ mod tests {
         };
         let packing = Packing::new(Compression::Lz4);
         let bodies: Vec<Body> = (0..50).map(|name| packing.pack(object(name).as_bytes())).collect();
-        assert!(bodies[49].held_len() * 10 < object(49).len(), "{}", bodies[49].held_len());
+        assert!(bodies[49].bytes.len() * 10 < object(49).len(), "{}", bodies[49].bytes.len());
     }
 }

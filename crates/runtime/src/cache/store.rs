@@ -62,7 +62,7 @@ pub(crate) struct Store {
 #[derive(Default)]
 struct State {
     /// For finding one. Iterated never: its order is another one in each process.
-    by_key: HashSet<Entry>,
+    by_key: HashSet<Entry, foldhash::fast::RandomState>,
     /// For lists, in the order of keys.
     ordered: BTreeSet<Entry>,
     indexes: BTreeMap<Box<str>, Index>,
@@ -108,7 +108,7 @@ impl Store {
     }
 
     /// `None` for an index that does not exist.
-    pub fn by_index(&self, name: &str, value: &str) -> Option<Vec<Arc<Encoded>>> {
+    pub fn by_index(&self, name: &str, value: &str) -> Option<Arc<Vec<Arc<Encoded>>>> {
         Some(self.state.read().indexes.get(name)?.get(value))
     }
 

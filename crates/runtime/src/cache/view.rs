@@ -30,26 +30,34 @@ pub(crate) struct View<K> {
     stats: Arc<Stats>,
 }
 
-impl<K: DeserializeOwned> View<K> {
+impl<K: DeserializeOwned + Send + Sync + 'static> View<K> {
     pub fn new(capacity: usize, stats: Arc<Stats>) -> View<K> {
         View { decoded: Decoded::new(capacity), malformed: Mutex::default(), stats }
     }
 
-    /// The object as `K`; `None` if it does not have that shape, which is told once.
-    pub fn decode(&self, object: &Encoded) -> Option<Arc<K>> {
-        if let Some(known) = self.decoded.get(object.id()) {
-            return known;
+    /// The object as `K`; `None` if it does not have that shape, which is told once. What is decoded is kept.
+    pub fn decode(&self, object: &Arc<Encoded>) -> Option<Arc<K>> {
+        if let Some(known) = object.form() {
+            return Some(known);
         }
-        let decoded = match object.decode::<K>() {
+        let decoded = self.decode_once(object)?;
+        self.decoded.insert(object, decoded.clone());
+        Some(decoded)
+    }
+
+    /// The same, without keeping it.
+    pub fn decode_once(&self, object: &Encoded) -> Option<Arc<K>> {
+        if self.malformed.lock().contains_key(&object.id()) {
+            return None;
+        }
+        Stats::count(&self.stats.decoded);
+        match object.decode::<K>() {
             Ok(decoded) => Some(Arc::new(decoded)),
             Err(error) => {
                 self.report(object, &error);
                 None
             }
-        };
-        Stats::count(&self.stats.decoded);
-        self.decoded.insert(object.id(), decoded.clone());
-        decoded
+        }
     }
 
     fn report(&self, object: &Encoded, error: &serde_json::Error) {
@@ -69,7 +77,6 @@ impl<K: DeserializeOwned> View<K> {
     }
 
     pub fn forget(&self, id: u64) {
-        self.decoded.remove(id);
         self.malformed.lock().remove(&id);
     }
 

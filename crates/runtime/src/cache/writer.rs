@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::delta::{ChangeKind, Origin};
 use super::encoded::{Encoded, Uid};
@@ -93,7 +92,7 @@ impl Writer {
     /// The list is complete: what was not in it is gone.
     pub fn complete(&mut self, revision: &Revision) {
         let epoch = self.epoch;
-        let missing = self.store.list(None, |object| object.seen.load(Ordering::Relaxed) != epoch);
+        let missing = self.store.list(None, |object| !object.was_seen(epoch));
         for chunk in missing.chunks(BATCH) {
             let mut batch = self.store.batch();
             for object in chunk {
@@ -160,13 +159,13 @@ impl Writer {
             && held.resource_version() == &record.revision()
             && held.uid() == &Uid::parse(&record.uid())
         {
-            held.seen.store(self.epoch, Ordering::Relaxed);
+            held.see(self.epoch);
             Stats::count(&self.stats.unchanged);
             return None;
         }
         let transform = self.transform.as_deref().map(|transform| transform as &dyn Fn(Vec<u8>) -> Vec<u8>);
         let object = Encoded::new(key, record, &mut self.interner, transform);
-        object.seen.store(self.epoch, Ordering::Relaxed);
+        object.see(self.epoch);
         Some(Incoming::Put(Arc::new(object), *kind))
     }
 
@@ -206,7 +205,7 @@ impl Writer {
             verdict @ (Verdict::Unchanged | Verdict::Stale) => {
                 // It exists, in the version that is held or, if this was old news, in a later one.
                 if let Some(held) = held {
-                    held.seen.store(self.epoch, Ordering::Relaxed);
+                    held.see(self.epoch);
                 }
                 let stats = &self.stats;
                 Stats::count(if verdict == Verdict::Stale { &stats.stale } else { &stats.unchanged });
@@ -272,9 +271,7 @@ impl Tombstones {
 
     /// The key stays in the order, which is harmless: it leaves when its turn comes.
     fn remove(&mut self, key: &ObjectKey) {
-        if self.by_key.remove(key).is_some() {
-            self.order.retain(|known| known != key);
-        }
+        self.by_key.remove(key);
     }
 
     fn covers(&self, key: &ObjectKey, version: &Revision) -> bool {
