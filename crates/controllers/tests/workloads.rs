@@ -1,6 +1,6 @@
 //! Deployments and ReplicaSets on a whole API server, with a node that only says that pods run.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on has failed")]
 
 use std::time::Duration;
 

@@ -23,7 +23,9 @@ pub enum Admission {
 ///
 /// The metadata are those of the object that is to be reconciled, or None where the cache does not hold it.
 #[derive(Clone)]
-pub struct Gate(Arc<dyn Fn(&ObjectKey, Option<&Encoded>) -> Admission + Send + Sync>);
+pub struct Gate(Arc<Ask>);
+
+type Ask = dyn Fn(&ObjectKey, Option<&Encoded>) -> Admission + Send + Sync;
 
 impl Gate {
     /// A gate that asks `admit` each time.

@@ -109,7 +109,7 @@ pub(crate) fn states(delta: &Delta) -> impl Iterator<Item = &Arc<Encoded>> {
 }
 
 /// The objects of this group and kind that control the changed object, or did before, as far as the cache has them.
-pub(crate) fn controllers<K: serde::de::DeserializeOwned>(
+pub(crate) fn controllers<K: serde::de::DeserializeOwned + Send + Sync + 'static>(
     delta: &Delta,
     group: &str,
     kind: &str,

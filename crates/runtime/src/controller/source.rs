@@ -16,6 +16,9 @@ use crate::watch::Scope;
 /// The keys that a change concerns.
 pub(super) type Keys = Box<dyn Fn(&Delta) -> Vec<ObjectKey> + Send + Sync>;
 
+/// The keys that an object of another kind concerns.
+pub(super) type Mapping<T> = dyn Fn(&T, &Listers) -> Vec<ObjectKey> + Send + Sync;
+
 /// A watched kind, whatever its type.
 pub(super) struct Source {
     /// For people.
@@ -63,7 +66,7 @@ impl Source {
     pub(super) fn mapped<T: Object>(
         informers: &Informers,
         listers: &Listers,
-        map: Arc<dyn Fn(&T, &Listers) -> Vec<ObjectKey> + Send + Sync>,
+        map: Arc<Mapping<T>>,
     ) -> Source {
         let informer = informers.of::<T>();
         let (lister, listers) = (listers.add(&informer), listers.clone());
