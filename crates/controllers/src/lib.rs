@@ -2,6 +2,8 @@
 //!
 //! One folder each. `plan` decides purely from what was read; the controller beside it reads, acts and reports.
 
+#![cfg_attr(test, allow(clippy::needless_pass_by_value, reason = "tests read better with literals"))]
+
 pub mod claim;
 pub mod daemonset;
 pub mod deployment;

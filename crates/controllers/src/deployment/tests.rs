@@ -12,7 +12,7 @@ struct World {
     second: i64,
 }
 
-fn deployment(replicas: i32, strategy: &Value) -> Deployment {
+fn deployment(replicas: i32, strategy: Value) -> Deployment {
     serde_json::from_value(json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": "web", "namespace": "default", "uid": "d", "generation": 1},
@@ -31,7 +31,7 @@ fn rolling(surge: i32, unavailable: i32) -> Value {
 
 impl World {
     fn new(replicas: i32, strategy: Value) -> World {
-        World { deployment: deployment(replicas, &strategy), sets: Vec::new(), second: 1000 }
+        World { deployment: deployment(replicas, strategy), sets: Vec::new(), second: 1000 }
     }
 
     fn image(&mut self, image: &str) {
@@ -264,7 +264,7 @@ fn percentages_round_up_for_surge_and_down_for_unavailability() {
     assert_eq!(rollout::resolve(&percent("nonsense"), 10, false), 0);
     let none = deployment(
         1,
-        &json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": "25%"}}),
+        json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": "25%"}}),
     );
     assert_eq!((rollout::max_surge(&none), rollout::max_unavailable(&none)), (0, 1));
 }
