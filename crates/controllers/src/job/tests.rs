@@ -111,7 +111,7 @@ fn a_crash_between_any_two_writes_counts_nothing_twice() {
     // The status was written, the finalizers were not removed: the same plan again.
     let now = Timestamp::from_second(1000).unwrap();
     let first = plan(&world.job, &world.pods, now);
-    world.job.status = Some(first.status.clone());
+    world.job.status = Some(first.status);
     let again = plan(&world.job, &world.pods, now);
     assert_eq!(again.status.succeeded, None);
     assert_eq!(again.release.len(), 2);
