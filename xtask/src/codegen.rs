@@ -1,5 +1,6 @@
 //! Writes the tables of the built-in types: what the OpenAPI definitions say about fields, joined with the protobuf
-//! tags of the generated messages and with what only the Go structs know (`codegen/go-fields.txt`).
+//! tags of the generated messages, some newer ones (`codegen/tags.txt`), and with what only the Go structs know
+//! (`codegen/go-fields.txt`).
 
 mod messages;
 mod omission;
@@ -17,10 +18,11 @@ pub fn run() -> anyhow::Result<()> {
     std::fs::create_dir_all(&work)?;
 
     let definitions = sources::definitions(&work)?;
-    let messages = messages::read(&sources::protobuf_messages(&work)?)?;
+    let mut remarks = Vec::new();
+    let mut messages = messages::read(&sources::protobuf_messages(&work)?)?;
+    messages::supplement(&mut messages, include_str!("codegen/tags.txt"), &mut remarks)?;
     let omissions = omission::read(include_str!("codegen/go-fields.txt"))?;
 
-    let mut remarks = Vec::new();
     let types = schema::join(&definitions, &messages, &omissions, &mut remarks)?;
     remarks.extend(omissions.unused().map(|name| format!("go-fields.txt: {name} is not in the schema")));
 

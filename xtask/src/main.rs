@@ -4,6 +4,7 @@ mod bench;
 mod codegen;
 mod kubeconfig;
 mod server;
+mod simulate;
 mod soak;
 mod test;
 mod tidy;
@@ -28,10 +29,14 @@ enum Command {
     Test(test::Options),
     /// Kill a server again and again while it writes, and look for what is lost.
     Soak(soak::Options),
+    /// Search seeded worlds full of faults for a broken promise.
+    Simulate(simulate::Options),
     /// Check the shape of the tree: crate arrows, file sizes, docs.
     Tidy,
     /// Write the table of built-in types anew.
     Codegen,
+    /// Write docs/kubectl-transcript.md anew, by running kubectl.
+    Transcript,
     /// Measure, and compare with the goals.
     Bench(bench::Options),
 }
@@ -40,8 +45,10 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Test(options) => test::run(&options),
         Command::Soak(options) => soak::run(&options),
+        Command::Simulate(options) => simulate::run(&options),
         Command::Tidy => tidy::run(),
         Command::Codegen => codegen::run().map(|()| true),
+        Command::Transcript => test::write_transcript().map(|()| true),
         Command::Bench(options) => bench::run(&options).map(|()| true),
     };
     match outcome {

@@ -17,6 +17,8 @@ const STOP_PATIENCE: Duration = Duration::from_secs(20);
 pub enum Mode<'a> {
     /// In memory only.
     Ephemeral,
+    /// In memory only, with who did what in this file.
+    Audited(&'a Path),
     /// In this folder.
     Durable(&'a Path),
 }
@@ -42,6 +44,7 @@ impl Server {
         command.args(["up", "--port", "0", "--kubeconfig"]).arg(kubeconfig);
         match mode {
             Mode::Ephemeral => command.arg("--ephemeral"),
+            Mode::Audited(log) => command.arg("--ephemeral").arg("--audit-log").arg(log),
             Mode::Durable(folder) => command.arg("--data-dir").arg(folder),
         };
         let log_file = std::fs::File::create(log).with_context(|| format!("creating {}", log.display()))?;

@@ -50,9 +50,7 @@ fn drains(keys: &[ObjectKey], quick: bool) -> Result<()> {
 
 /// Keys as a cluster has them: 200 namespaces.
 pub fn keys(count: usize) -> Vec<ObjectKey> {
-    (0..count)
-        .map(|n| ObjectKey::new(&format!("namespace-{}", n % 200), &format!("object-{n:07}")))
-        .collect()
+    (0..count).map(|n| ObjectKey::new(&format!("namespace-{}", n % 200), &format!("object-{n:07}"))).collect()
 }
 
 fn current_thread() -> Result<Runtime> {
@@ -129,7 +127,8 @@ fn drain_kube(keys: &[ObjectKey]) -> Result<Spent> {
     Ok(current_thread()?.block_on(async {
         let now = Instant::now();
         let requests = keys.iter().map(|key| ScheduleRequest { message: key.clone(), run_at: now });
-        let mut scheduler = Box::pin(scheduler(futures::stream::iter(requests).chain(futures::stream::pending())));
+        let mut scheduler =
+            Box::pin(scheduler(futures::stream::iter(requests).chain(futures::stream::pending())));
         let parked = futures::future::poll_fn(|context| {
             let _ = scheduler.as_mut().hold().poll_next_unpin(context);
             Poll::Ready(())

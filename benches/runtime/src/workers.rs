@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use hdrhistogram::Histogram;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -13,7 +13,7 @@ use kube::runtime::controller::{Action as KubeAction, Config, ReconcileReason, R
 use kube::runtime::reflector::{ObjectRef, store};
 use kube::runtime::{applier, watcher};
 use shoal_runtime::queue::{Priority, Queue, Settings as QueueSettings};
-use shoal_runtime::worker::{Patience, Settings, WorkerMetrics, Workers};
+use shoal_runtime::worker::{Patience, Plan, Settings, Workers};
 use shoal_runtime::{Action, ObjectKey};
 use tokio::runtime::Builder;
 
@@ -59,44 +59,59 @@ where
     F: Future<Output = shoal_runtime::Result<Action>> + Send + 'static,
 {
     let settings = Settings { max_concurrent: CONCURRENCY, ..Settings::default() };
-    Workers::start("bench", queue.clone(), settings, &WorkerMetrics::default(), reconcile)
+    Workers::start(Plan { settings, ..Plan::new("bench", queue.clone()) }, reconcile)
 }
 
+/// All keys are queued when the workers begin, as at each start of a controller.
 fn reconcile(keys: &[ObjectKey]) -> Result<Spent> {
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     Ok(runtime.block_on(async {
         let queue = Queue::by_namespace(QueueSettings::default());
-        let keys = keys.to_vec();
+        queue.add_all(keys.to_vec(), Priority::Live);
         timed(async {
             let workers = workers(&queue, |_| std::future::ready(Ok(Action::done())));
-            queue.add_all(keys, Priority::Live);
             workers.stop(Patience::within(Duration::from_secs(60))).await;
         })
         .await
     }))
 }
 
-/// The part of kube's Controller behind its watches, with the objects already in its store. A Controller also
-/// spawns a task per reconcile, which this leaves out.
+/// The part of kube's Controller behind its watches. It collects requests while the first list is under way, and begins
+/// when that is complete. As a Controller does, it spawns a task for each reconcile.
 fn reconcile_kube(keys: &[ObjectKey]) -> Result<Spent> {
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     Ok(runtime.block_on(async {
         let (reader, mut writer) = store::<ConfigMap>();
         let objects = keys.iter().map(|key| watcher::Event::InitApply(object(key)));
-        for event in [watcher::Event::Init].into_iter().chain(objects).chain([watcher::Event::InitDone]) {
+        for event in std::iter::once(watcher::Event::Init).chain(objects) {
             writer.apply_watcher_event(&event);
         }
-        let requests: Vec<_> = keys.iter().map(request).collect();
+        let requests: Vec<_> = keys.iter().map(|key| Ok::<_, Infallible>(request(key))).collect();
+        let (collected, all_collected) = tokio::sync::oneshot::channel();
+        let end = futures::stream::once(async move {
+            let _ = collected.send(());
+            std::future::pending().await
+        });
+        let runs = applier(
+            |_, _| {
+                let run = tokio::spawn(async { Ok::<_, Infallible>(KubeAction::await_change()) });
+                run.map(|joined| joined.unwrap_or(Ok(KubeAction::await_change())))
+            },
+            |_, _, _| KubeAction::await_change(),
+            Arc::new(()),
+            reader,
+            futures::stream::iter(requests).chain(end),
+            Config::default().concurrency(CONCURRENCY as u16),
+        );
+        let mut done = Box::pin(runs.take(keys.len()).for_each(|_| std::future::ready(())));
+        tokio::select! {
+            biased;
+            () = &mut done => {}
+            _ = all_collected => {}
+        }
         timed(async {
-            let runs = applier(
-                |_, _| std::future::ready(Ok::<_, Infallible>(KubeAction::await_change())),
-                |_, _, _| KubeAction::await_change(),
-                Arc::new(()),
-                reader,
-                futures::stream::iter(requests.into_iter().map(Ok::<_, Infallible>)),
-                Config::default().concurrency(CONCURRENCY as u16),
-            );
-            runs.for_each(|_| std::future::ready(())).await;
+            writer.apply_watcher_event(&watcher::Event::InitDone);
+            done.await;
         })
         .await
     }))

@@ -1,11 +1,12 @@
 //! Response bodies: whole, or made while they are read.
 
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt as _;
+use http_body_util::combinators::UnsyncBoxBody;
 
 use crate::handlers::list::ListBody;
 use crate::handlers::watch::WatchBody;
@@ -18,16 +19,30 @@ pub enum Body {
     List(ListBody),
     /// Events as they happen.
     Watch(Box<WatchBody>),
+    /// What someone else says.
+    Streamed(UnsyncBoxBody<Bytes, BodyError>),
+}
+
+/// A body that could not be read to its end.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct BodyError(pub String);
+
+impl Body {
+    /// A body that is made elsewhere while it is read.
+    pub fn streamed(body: impl http_body::Body<Data = Bytes, Error = BodyError> + Send + 'static) -> Body {
+        Body::Streamed(body.boxed_unsync())
+    }
 }
 
 impl http_body::Body for Body {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let data = match &mut *self {
             Body::Full(bytes) if bytes.is_empty() => None,
             Body::Full(bytes) => Some(std::mem::take(bytes)),
@@ -36,17 +51,23 @@ impl http_body::Body for Body {
                 Poll::Ready(data) => data,
                 Poll::Pending => return Poll::Pending,
             },
+            Body::Streamed(body) => return Pin::new(body).poll_frame(cx),
         };
         Poll::Ready(data.map(|d| Ok(Frame::data(d))))
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Body::Full(bytes) if bytes.is_empty())
+        match self {
+            Body::Full(bytes) => bytes.is_empty(),
+            Body::Streamed(body) => body.is_end_stream(),
+            _ => false,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Body::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Body::Streamed(body) => body.size_hint(),
             _ => SizeHint::default(),
         }
     }

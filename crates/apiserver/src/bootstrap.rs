@@ -1,4 +1,5 @@
-//! Objects that every cluster has: the first namespaces, the default roles, the `kubernetes` Service, the system priority classes.
+//! Objects that every cluster has: the first namespaces, the default roles, the `kubernetes` Service, the system priority
+//! classes, and what extension API servers need to believe this one.
 
 use http::header::USER_AGENT;
 use http::{Method, Request, StatusCode};
@@ -7,6 +8,7 @@ use serde_json::{Value, json};
 use shoal_objects::meta;
 
 use crate::access::UserInfo;
+use crate::access::pki::{FRONT_PROXY_CLIENT, FrontProxy};
 use crate::authorize::bootstrap_objects;
 use crate::server::Server;
 
@@ -43,6 +45,42 @@ pub async fn run(server: &Server) {
         });
         create(server, "/apis/scheduling.k8s.io/v1/priorityclasses", &class).await;
     }
+    if let Some(front_proxy) = server.front_proxy() {
+        extension_authentication(server, front_proxy).await;
+    }
+}
+
+/// Tells extension API servers whose certificates to trust. Keys may be new since the last start.
+async fn extension_authentication(server: &Server, front_proxy: &FrontProxy) {
+    let name = "extension-apiserver-authentication";
+    let path = "/api/v1/namespaces/kube-system/configmaps";
+    let map = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "kube-system"},
+        "data": {
+            "client-ca-file": front_proxy.client_ca_pem,
+            "requestheader-allowed-names": format!("[{FRONT_PROXY_CLIENT:?}]"),
+            "requestheader-client-ca-file": front_proxy.request_header_ca_pem,
+            "requestheader-extra-headers-prefix": "[\"X-Remote-Extra-\"]",
+            "requestheader-group-headers": "[\"X-Remote-Group\"]",
+            "requestheader-uid-headers": "[\"X-Remote-Uid\"]",
+            "requestheader-username-headers": "[\"X-Remote-User\"]",
+        },
+    });
+    create(server, path, &map).await;
+    send(server, Method::PUT, &format!("{path}/{name}"), map.to_string()).await;
+    let role = "extension-apiserver-authentication-reader";
+    let rule = json!({
+        "apiGroups": [""], "resources": ["configmaps"], "resourceNames": [name], "verbs": ["get", "list", "watch"],
+    });
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+        "metadata": {
+            "name": role, "namespace": "kube-system", "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"},
+            "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"},
+        },
+        "rules": [rule],
+    });
+    create(server, "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/roles", &role).await;
 }
 
 fn rbac_path(object: &Value) -> &'static str {

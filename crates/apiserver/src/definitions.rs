@@ -9,14 +9,17 @@ use futures::future::BoxFuture;
 use http::HeaderMap;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use shoal_objects::conditions::{self, Condition};
 use shoal_objects::meta;
 use shoal_store::{EventKind, Object, Precondition, Range, WriteError};
 
 use crate::access::UserInfo;
+use crate::aggregate;
 use crate::audit::Trail;
 use crate::encode;
 use crate::handlers::{Call, complete, delete, served};
 use crate::kinds::access::{list_at, part, str_at};
+use crate::kinds::approval;
 use crate::negotiate::{Accepted, Encoding, View};
 use crate::registry::Resource;
 use crate::registry::custom::{has_condition, resources};
@@ -65,6 +68,8 @@ pub async fn changed(server: &Arc<Inner>, name: &str) {
         settle(server, &other, &mut held).await;
     }
     server.serve_custom(held.values().flat_map(|d| &d.resources));
+    server.kinds_changed.notify_waiters();
+    aggregate::custom_changed(server).await;
     let terminating = held.get(name).is_some_and(|d| d.resources.iter().any(is_terminating));
     drop(held);
     if terminating {
@@ -97,6 +102,11 @@ async fn settle(server: &Arc<Inner>, name: &str, held: &mut BTreeMap<String, Def
         let Ok(current) = served(resource, &stored) else { break };
         let mut next = current.clone();
         accept_names(server, &mut next, name, held);
+        if let Some((status, reason, message)) = approval::condition(&next) {
+            let kind = "KubernetesAPIApprovalPolicyConformant";
+            let condition = Condition { kind, status, reason, message: &message, observed_generation: None };
+            conditions::set_condition(&mut next, &condition, server.clock.now());
+        }
         complete(resource, &mut next);
         let stored = if next == current {
             stored

@@ -5,7 +5,9 @@ use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
+use crate::aggregate::{self, Delegate, Delegates, Priority};
 use crate::negotiate::accept_discovery;
+use crate::registry::custom::version_order;
 use crate::registry::{Registry, Resource, Subresource};
 use crate::request::Discovery;
 use crate::response::Reply;
@@ -15,12 +17,39 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 const AVAILABLE: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf, \
      application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
+/// A group and its versions, those that clients should prefer first.
+struct Group<'a> {
+    name: &'a str,
+    priority: i64,
+    versions: Vec<Version<'a>>,
+}
+
+struct Version<'a> {
+    name: &'a str,
+    priority: i64,
+    /// Who serves it, if not this server.
+    delegate: Option<&'a Delegate>,
+}
+
 /// Answers a discovery request.
-pub fn answer(registry: &Registry, document: &Discovery, headers: &HeaderMap) -> Outcome<Reply> {
+pub fn answer(
+    registry: &Registry,
+    delegates: &Delegates,
+    document: &Discovery,
+    headers: &HeaderMap,
+) -> Outcome<Reply> {
+    let groups = groups(registry, delegates);
+    let wanted = match document {
+        Discovery::Group(name) => groups.iter().find(|group| group.name == name),
+        _ => None,
+    };
+    if matches!(document, Discovery::Group(_)) && wanted.is_none() {
+        return Ok(Reply::text(404, "404 page not found\n"));
+    }
     let Some(aggregated) = accept_discovery(headers) else { return Err(Failure::not_acceptable(AVAILABLE)) };
     match document {
-        Discovery::Core if aggregated => Ok(aggregate(registry, headers, true)),
-        Discovery::Groups if aggregated => Ok(aggregate(registry, headers, false)),
+        Discovery::Core if aggregated => Ok(aggregate(registry, &groups, headers, true)),
+        Discovery::Groups if aggregated => Ok(aggregate(registry, &groups, headers, false)),
         Discovery::Core => Ok(Reply::json(
             200,
             &json!({
@@ -29,11 +58,11 @@ pub fn answer(registry: &Registry, document: &Discovery, headers: &HeaderMap) ->
             }),
         )),
         Discovery::Groups => {
-            let groups: Vec<Value> = groups(registry).iter().map(|g| group(registry, g)).collect();
+            let groups: Vec<Value> = groups.iter().filter(|g| !g.name.is_empty()).map(group).collect();
             Ok(Reply::json(200, &json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})))
         }
-        Discovery::Group(name) => {
-            let mut document = group(registry, name);
+        Discovery::Group(_) => {
+            let mut document = wanted.map(group).unwrap_or_default();
             document["kind"] = "APIGroup".into();
             document["apiVersion"] = "v1".into();
             Ok(Reply::json(200, &document))
@@ -42,25 +71,46 @@ pub fn answer(registry: &Registry, document: &Discovery, headers: &HeaderMap) ->
     }
 }
 
-/// Named groups, each once.
-fn groups(registry: &Registry) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for (group, _) in registry.group_versions() {
-        if !group.is_empty() && !names.iter().any(|n| n == group) {
-            names.push(group.to_owned());
+/// All groups, those that clients should prefer first.
+fn groups<'a>(registry: &'a Registry, delegates: &'a Delegates) -> Vec<Group<'a>> {
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    let mut add = |name: &'a str, version: &'a str, priority: Priority, delegate: Option<&'a Delegate>| {
+        let version = Version { name: version, priority: priority.version, delegate };
+        match groups.iter_mut().find(|group| group.name == name) {
+            Some(group) => {
+                group.priority = group.priority.max(priority.group);
+                group.versions.push(version);
+            }
+            None => groups.push(Group { name, priority: priority.group, versions: vec![version] }),
+        }
+    };
+    for (group, version) in registry.group_versions() {
+        if delegates.find(group, version).is_none() {
+            let priority = match registry.has_builtin_group(group) {
+                true => aggregate::builtin_priority(group, version),
+                false => aggregate::CUSTOM,
+            };
+            add(group, version, priority, None);
         }
     }
-    names
+    for delegate in delegates.iter() {
+        add(&delegate.group, &delegate.version, delegate.priority, Some(delegate));
+    }
+    groups.sort_by(|a, b| b.priority.cmp(&a.priority).then_with(|| a.name.cmp(b.name)));
+    for group in &mut groups {
+        group
+            .versions
+            .sort_by(|a, b| b.priority.cmp(&a.priority).then_with(|| version_order(a.name, b.name)));
+    }
+    groups
 }
 
-fn versions<'a>(registry: &'a Registry, group: &str) -> Vec<&'a str> {
-    registry.group_versions().iter().filter(|(g, _)| *g == group).map(|(_, v)| *v).collect()
-}
-
-fn group(registry: &Registry, name: &str) -> Value {
-    let versions: Vec<Value> = versions(registry, name)
+fn group(group: &Group<'_>) -> Value {
+    let name = group.name;
+    let versions: Vec<Value> = group
+        .versions
         .iter()
-        .map(|v| json!({"groupVersion": format!("{name}/{v}"), "version": v}))
+        .map(|v| json!({"groupVersion": format!("{name}/{}", v.name), "version": v.name}))
         .collect();
     let preferred = versions.first().cloned().unwrap_or_default();
     json!({"name": name, "versions": versions, "preferredVersion": preferred})
@@ -104,9 +154,9 @@ fn resources(registry: &Registry, group: &str, version: &str) -> Value {
     json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": list})
 }
 
-fn aggregate(registry: &Registry, headers: &HeaderMap, core: bool) -> Reply {
-    let names = if core { vec![String::new()] } else { groups(registry) };
-    let items: Vec<Value> = names.iter().map(|name| aggregated_group(registry, name)).collect();
+fn aggregate(registry: &Registry, groups: &[Group<'_>], headers: &HeaderMap, core: bool) -> Reply {
+    let shown = groups.iter().filter(|group| group.name.is_empty() == core);
+    let items: Vec<Value> = shown.map(|group| aggregated_group(registry, group)).collect();
     let document = json!({
         "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items,
     });
@@ -126,16 +176,22 @@ fn aggregate(registry: &Registry, headers: &HeaderMap, core: bool) -> Reply {
     reply
 }
 
-fn aggregated_group(registry: &Registry, group: &str) -> Value {
-    let versions: Vec<Value> = versions(registry, group)
+fn aggregated_group(registry: &Registry, group: &Group<'_>) -> Value {
+    let own = |version: &str| -> Vec<Value> {
+        of_version(registry, group.name, version).into_iter().map(aggregated_resource).collect()
+    };
+    let versions: Vec<Value> = group
+        .versions
         .iter()
-        .map(|version| {
-            let resources: Vec<Value> =
-                of_version(registry, group, version).into_iter().map(aggregated_resource).collect();
-            json!({"version": version, "freshness": "Current", "resources": resources})
+        .map(|Version { name, delegate, .. }| match delegate.map(Delegate::discovered) {
+            None => json!({"version": name, "freshness": "Current", "resources": own(name)}),
+            Some(found) => {
+                let freshness = if found.is_current { "Current" } else { "Stale" };
+                json!({"version": name, "freshness": freshness, "resources": found.resources})
+            }
         })
         .collect();
-    let metadata = if group.is_empty() { json!({}) } else { json!({"name": group}) };
+    let metadata = if group.name.is_empty() { json!({}) } else { json!({"name": group.name}) };
     json!({"metadata": metadata, "versions": versions})
 }
 

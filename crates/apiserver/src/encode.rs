@@ -8,6 +8,8 @@
 //! kind, apiVersion, metadata and resourceVersion come first, so that the revision is spliced in without encoding
 //! the rest again, and readers that want metadata only can stop early.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use serde_json::{Map, Value};
 use shoal_store::{Encoded, EventKind};
@@ -21,6 +23,8 @@ pub struct Draft {
     head: Vec<u8>,
     /// From the closing quote to the end of the object.
     tail: Vec<u8>,
+    /// Where `,"managedFields":[…]` stands in the tail.
+    entries: Range<usize>,
     index: Bytes,
 }
 
@@ -29,6 +33,7 @@ const MODIFIED: &[u8] = b"{\"type\":\"MODIFIED\",\"object\":";
 const DELETED: &[u8] = b"{\"type\":\"DELETED\",\"object\":";
 const END: &[u8] = b"}\n";
 const VERSION: &[u8] = b"\"metadata\":{\"resourceVersion\":\"";
+const ENTRIES: &[u8] = b",\"managedFields\":";
 
 fn prefix(kind: EventKind) -> &'static [u8] {
     match kind {
@@ -56,27 +61,40 @@ pub fn type_length(kind: &str, api_version: &str) -> usize {
 
 /// Encodes an object but for its revision.
 pub fn draft(resource: &Resource, object: &Value) -> Draft {
+    draft_with(resource, object, "")
+}
+
+/// Encodes an object but for its revision, with the text of its `managedFields`.
+pub fn draft_with(resource: &Resource, object: &Value, managed_fields: &str) -> Draft {
     let kind = object.get("kind").and_then(Value::as_str).unwrap_or(&resource.kind);
     let api_version = object.get("apiVersion").and_then(Value::as_str).unwrap_or(&resource.api_version);
     let mut head = type_head(kind, api_version);
     head.extend_from_slice(VERSION);
-    let mut tail = Vec::with_capacity(1024);
+    let mut tail = Vec::with_capacity(1024 + managed_fields.len());
     tail.push(b'"');
     let empty = Map::new();
     let metadata = object.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
-    write_members(&mut tail, metadata, &["resourceVersion"]);
+    // Members are sorted, and so stand the entries.
+    write_members(&mut tail, metadata, |key| key <= "managedFields" && key != "resourceVersion");
+    let start = tail.len();
+    if !managed_fields.is_empty() {
+        tail.extend_from_slice(ENTRIES);
+        tail.extend_from_slice(managed_fields.as_bytes());
+    }
+    let entries = start..tail.len();
+    write_members(&mut tail, metadata, |key| key > "managedFields" && key != "resourceVersion");
     tail.push(b'}');
     if let Some(members) = object.as_object() {
-        write_members(&mut tail, members, &["kind", "apiVersion", "metadata"]);
+        write_members(&mut tail, members, |key| !matches!(key, "kind" | "apiVersion" | "metadata"));
     }
     tail.push(b'}');
-    Draft { head, tail, index: index::encode(resource, object) }
+    Draft { head, tail, entries, index: index::encode(resource, object) }
 }
 
-/// Writes `,"key":value` for all members but some.
-fn write_members(out: &mut Vec<u8>, members: &Map<String, Value>, except: &[&str]) {
+/// Writes `,"key":value` for some members.
+fn write_members(out: &mut Vec<u8>, members: &Map<String, Value>, wanted: impl Fn(&str) -> bool) {
     for (key, value) in members {
-        if except.contains(&key.as_str()) {
+        if !wanted(key) {
             continue;
         }
         out.push(b',');
@@ -103,6 +121,20 @@ impl Draft {
             frame.extend_from_slice(part);
         }
         Encoded { value: frame.into(), meta: self.index.clone() }
+    }
+
+    /// Whether a stored buffer holds this object, but with these `managedFields`.
+    pub fn is_stored_in(&self, frame: &[u8], managed_fields: &str) -> bool {
+        let version = |rest: &[u8]| rest.iter().position(|b| *b == b'"').unwrap_or(0);
+        let rest = object_slice(frame).strip_prefix(&*self.head).map(|rest| &rest[version(rest)..]);
+        let rest = rest.and_then(|rest| rest.strip_prefix(&self.tail[..self.entries.start]));
+        let Some(stored) = rest.and_then(|rest| rest.strip_suffix(&self.tail[self.entries.end..])) else {
+            return false;
+        };
+        match managed_fields {
+            "" => stored.is_empty(),
+            text => stored.strip_prefix(ENTRIES) == Some(text.as_bytes()),
+        }
     }
 }
 
@@ -187,6 +219,32 @@ mod tests {
         let item =
             format!("{{{}", std::str::from_utf8(&object(&frame)[type_length("ConfigMap", "v1")..]).unwrap());
         assert!(item.starts_with("{\"metadata\""), "{item}");
+    }
+
+    #[test]
+    fn a_draft_knows_what_is_stored_already() {
+        let registry = Registry::builtin();
+        let resource = registry.find("", "v1", "configmaps").unwrap();
+        let mut object = json!({"kind": "ConfigMap", "apiVersion": "v1", "data": {"k": "v"},
+            "metadata": {"labels": {"l": "1"}, "name": "a", "resourceVersion": "1", "uid": "u"}});
+        let entries = r#"[{"manager":"m"}]"#;
+        let draft = draft_with(resource, &object, entries);
+        let frame = draft.seal(EventKind::Updated, 77).value;
+        let read: Value = serde_json::from_slice(object_slice(&frame)).unwrap();
+        assert_eq!(read["metadata"]["managedFields"], json!([{"manager": "m"}]));
+        assert!(draft.is_stored_in(&frame, entries));
+        assert!(
+            draft_with(resource, &object, "[1]").is_stored_in(&frame, entries),
+            "whatever its own entries"
+        );
+        assert!(!draft.is_stored_in(&frame, "[1]") && !draft.is_stored_in(&frame, ""));
+        let bare = draft_with(resource, &object, "");
+        assert!(bare.is_stored_in(&bare.seal(EventKind::Created, 1).value, ""));
+        object["metadata"]["name"] = "b".into();
+        assert!(!draft_with(resource, &object, entries).is_stored_in(&frame, entries));
+        object["metadata"]["name"] = "a".into();
+        object["data"]["k"] = "w".into();
+        assert!(!draft_with(resource, &object, entries).is_stored_in(&frame, entries));
     }
 
     #[test]

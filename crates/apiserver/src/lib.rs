@@ -4,8 +4,10 @@
 
 pub mod access;
 mod admission;
+mod aggregate;
 pub mod audit;
 mod authorize;
+mod backend;
 mod body;
 mod bootstrap;
 pub mod builtin;
@@ -33,5 +35,6 @@ mod server;
 mod status;
 mod table;
 
-pub use body::Body;
+pub use aggregate::{GroupHandler, MountError};
+pub use body::{Body, BodyError};
 pub use server::{Abilities, Options, Server, StartError};

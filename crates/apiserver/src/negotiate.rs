@@ -17,7 +17,7 @@ pub enum Encoding {
 }
 
 /// What a response shows of the objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum View {
     /// The objects themselves.
     Full,
@@ -120,9 +120,12 @@ pub fn accept(headers: &HeaderMap, protobuf: bool) -> Result<Accepted, Failure> 
         let encoding = match range.media {
             "application/json" | "application/*" | "*/*" => Encoding::Json,
             "application/yaml" => Encoding::Yaml,
-            "application/vnd.kubernetes.protobuf" if protobuf && range.parameter("as").is_none() => {
-                Encoding::Protobuf
-            }
+            // Tables have no such form; the metadata of objects has one whatever they are.
+            "application/vnd.kubernetes.protobuf" => match view(range) {
+                Some(View::Full) if protobuf => Encoding::Protobuf,
+                Some(View::Partial(_) | View::PartialList(_)) => Encoding::Protobuf,
+                _ => continue,
+            },
             _ => continue,
         };
         match view(range) {
@@ -175,6 +178,17 @@ pub fn accept_discovery(headers: &HeaderMap) -> Option<bool> {
     None
 }
 
+/// Whether the Swagger 2 document is asked for in protobuf (`Some(true)`) or in JSON (`Some(false)`).
+pub fn accept_swagger(headers: &HeaderMap) -> Option<bool> {
+    ranges(headers).iter().find_map(|range| match range.media {
+        // The name with the @ is the older one.
+        "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+        | "application/com.github.proto-openapi.spec.v2.v1.0+protobuf" => Some(true),
+        "application/json" | "application/*" | "*/*" => Some(false),
+        _ => None,
+    })
+}
+
 /// The media type of the body, without parameters.
 fn content_type(headers: &HeaderMap) -> &str {
     let text = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
@@ -208,6 +222,18 @@ pub fn patch_kind(headers: &HeaderMap) -> Result<PatchKind, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn metadata_has_a_protobuf_form_even_of_custom_kinds() {
+        let mut headers = HeaderMap::new();
+        let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+        headers.insert(ACCEPT, http::HeaderValue::from_static(metadata));
+        let wanted = Accepted { encoding: Encoding::Protobuf, view: View::Partial("v1") };
+        assert_eq!(accept(&headers, false).unwrap(), wanted);
+        let table = "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1,application/json";
+        headers.insert(ACCEPT, http::HeaderValue::from_static(table));
+        assert!(accept(&headers, true).unwrap().is_plain());
+    }
 
     fn accepted(header: &'static str) -> Result<View, Failure> {
         let mut headers = HeaderMap::new();

@@ -62,29 +62,33 @@ pub struct Target {
 #[derive(Clone, Debug, Default)]
 pub struct Query(Vec<(String, String)>);
 
-/// Reads the path against the registry.
-pub fn route(registry: &Registry, path: &str) -> Route {
+/// The words of a path, decoded; `None` if it cannot be the path of anything.
+pub fn words(path: &str) -> Option<Vec<String>> {
     let raw: Vec<&str> = path.split('/').skip(1).collect();
     let mut words: Vec<String> = Vec::with_capacity(raw.len());
     for (i, word) in raw.iter().enumerate() {
         if word.is_empty() && i + 1 == raw.len() {
             continue; // a trailing slash
         }
-        let Ok(decoded) = percent_decode_str(word).decode_utf8() else { return Route::Nothing };
+        let decoded = percent_decode_str(word).decode_utf8().ok()?;
         // A decoded slash or a dot segment would name another object than the one that was authorised.
         if decoded.is_empty() || decoded == "." || decoded == ".." || decoded.contains(['/', '\0']) {
-            return Route::Nothing;
+            return None;
         }
         words.push(decoded.into_owned());
     }
+    Some(words)
+}
+
+/// Reads the path against the registry.
+pub fn route(registry: &Registry, path: &str) -> Route {
+    let Some(words) = words(path) else { return Route::Nothing };
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
         ["api"] => Route::Discovery(Discovery::Core),
         ["apis"] => Route::Discovery(Discovery::Groups),
         ["api", version] => version_discovery(registry, "", version),
-        ["apis", group] if registry.has_group(group) && !group.is_empty() => {
-            Route::Discovery(Discovery::Group(group.to_owned()))
-        }
+        ["apis", group] => Route::Discovery(Discovery::Group(group.to_owned())),
         ["apis", group, version] => version_discovery(registry, group, version),
         ["api", version, ref rest @ ..] => resource(registry, "", version, rest),
         ["apis", group, version, ref rest @ ..] => resource(registry, group, version, rest),
@@ -175,6 +179,11 @@ impl Query {
                 })
                 .collect(),
         )
+    }
+
+    /// All parameters.
+    pub fn pairs(&self) -> &[(String, String)] {
+        &self.0
     }
 
     /// The first value of a parameter.

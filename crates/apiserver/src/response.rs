@@ -33,6 +33,10 @@ pub struct Reply {
     body: Body,
     /// Further headers.
     pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// All headers, of an answer that someone else gave.
+    passed: Option<HeaderMap>,
+    /// The body has no end of its own.
+    is_endless: bool,
 }
 
 impl Reply {
@@ -58,7 +62,7 @@ impl Reply {
         };
         match &self.body {
             Body::Full(bytes) => Some((bytes.clone(), format)),
-            Body::List(_) | Body::Watch(_) => None,
+            _ => None,
         }
     }
 
@@ -67,20 +71,31 @@ impl Reply {
         matches!(self.body, Body::Watch(_))
     }
 
+    fn new(status: u16, body: Body, content_type: &'static str) -> Reply {
+        let is_endless = matches!(body, Body::Watch(_));
+        Reply { status, content_type, body, headers: Vec::new(), passed: None, is_endless }
+    }
+
     /// A whole body. An empty content type is left out.
     pub fn full(status: u16, body: impl Into<Bytes>, content_type: &'static str) -> Reply {
-        Reply { status, content_type, body: Body::Full(body.into()), headers: Vec::new() }
+        Reply::new(status, Body::Full(body.into()), content_type)
+    }
+
+    /// An answer that someone else gave, as it is.
+    pub fn passed(response: Response<Body>, is_endless: bool) -> Reply {
+        let (parts, body) = response.into_parts();
+        let reply = Reply::new(parts.status.as_u16(), body, "");
+        Reply { passed: Some(parts.headers), is_endless, ..reply }
     }
 
     /// A list in JSON.
     pub fn list(body: ListBody) -> Reply {
-        Reply { status: 200, content_type: "application/json", body: Body::List(body), headers: Vec::new() }
+        Reply::new(200, Body::List(body), "application/json")
     }
 
-    /// A watch in JSON.
-    pub fn watch(body: WatchBody) -> Reply {
-        let body = Body::Watch(Box::new(body));
-        Reply { status: 200, content_type: "application/json", body, headers: Vec::new() }
+    /// A watch.
+    pub fn watch(body: WatchBody, encoding: Encoding) -> Reply {
+        Reply::new(200, Body::Watch(Box::new(body)), watch_type(encoding))
     }
 
     /// Plain text.
@@ -98,10 +113,19 @@ impl Reply {
     /// The HTTP response.
     pub fn finish(self, request: &HeaderMap, warnings: &[String]) -> Response<Body> {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        if let Some(headers) = self.passed {
+            let mut response = Response::new(self.body);
+            *response.status_mut() = status;
+            *response.headers_mut() = headers;
+            if self.is_endless {
+                response.extensions_mut().insert(Endless);
+            }
+            return response;
+        }
         let encoded = self.headers.iter().any(|(name, _)| name == CONTENT_ENCODING);
         let (body, compressed) = if encoded { (self.body, false) } else { compress(self.body, request) };
         let mut response = Response::new(body);
-        if matches!(response.body(), Body::Watch(_)) {
+        if self.is_endless {
             response.extensions_mut().insert(Endless);
         }
         *response.status_mut() = status;
@@ -134,6 +158,14 @@ impl From<Failure> for Reply {
             reply.headers.push((RETRY_AFTER, HeaderValue::from(seconds)));
         }
         reply
+    }
+}
+
+/// The content type of a watch. There are no streams in YAML.
+pub fn watch_type(encoding: Encoding) -> &'static str {
+    match encoding {
+        Encoding::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+        _ => "application/json",
     }
 }
 

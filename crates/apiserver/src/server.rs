@@ -16,14 +16,17 @@ use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use shoal_objects::{Clock, Entropy, meta};
 use shoal_store::{Object, Range, Store};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::access::files::FileError;
+use crate::access::pki::FrontProxy;
 use crate::access::tokens::{Account, BoundObject, ObjectRef, SigningError, Tokens};
 use crate::access::{
     AccountExists, Authenticator, Impersonation, PeerCertificate, StaticTokens, UserInfo, impersonation,
 };
 use crate::admission::quota::QuotaLocks;
+use crate::aggregate::{self, Aggregator, Delegate, GroupHandler, MountError};
 use crate::audit::{self, AuditLog, AuditOptions, Trail};
 use crate::authorize::{Attributes, Authorizer, refusal};
 use crate::body::Body;
@@ -36,7 +39,7 @@ use crate::registry::{Registry, Resource};
 use crate::request::{Query, Route, Target, route, verb};
 use crate::response::Reply;
 use crate::status::{Failure, Outcome};
-use crate::{admission, bootstrap, definitions, discovery, health, openapi, outbound};
+use crate::{admission, bootstrap, definitions, discovery, health, openapi, outbound, protobuf};
 
 /// Bodies above this are refused.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
@@ -61,6 +64,8 @@ pub struct Options {
     pub max_in_flight: usize,
     /// Where requests are logged, if at all.
     pub audit: Option<AuditOptions>,
+    /// How extension API servers recognise this server; without it they are called without a client certificate.
+    pub front_proxy: Option<FrontProxy>,
 }
 
 /// What newer servers can do. All on by default; tests switch them off one by one.
@@ -112,10 +117,18 @@ pub struct Inner {
     pub policies: admission::policies::Compiled,
     /// Connections to webhooks.
     pub outbound: outbound::Pool,
+    /// Applies that changed nothing.
+    pub repeated: handlers::repeated::Memory,
     /// One writer at a time in namespaces with quotas.
     pub quota_locks: QuotaLocks,
     /// The CustomResourceDefinitions in force.
     pub definitions: definitions::Definitions,
+    /// Told when other custom kinds are served than before.
+    pub kinds_changed: Arc<Notify>,
+    /// Watch events in protobuf.
+    pub frames: protobuf::frames::Frames,
+    /// Who else serves group versions.
+    pub aggregator: Aggregator,
     registry: RwLock<Arc<Registry>>,
     documents: openapi::Documents,
     addresses: Mutex<Allocator>,
@@ -158,6 +171,7 @@ impl Options {
             abilities: Abilities::default(),
             max_in_flight: 2_000,
             audit: None,
+            front_proxy: None,
         }
     }
 }
@@ -198,8 +212,12 @@ impl Server {
             audit,
             policies: admission::policies::Compiled::default(),
             outbound: outbound::Pool::default(),
+            repeated: handlers::repeated::Memory::default(),
             quota_locks: QuotaLocks::default(),
             definitions: definitions::Definitions::default(),
+            kinds_changed: Arc::default(),
+            frames: protobuf::frames::Frames::default(),
+            aggregator: Aggregator::new(options.front_proxy),
             registry: RwLock::new(Arc::new(Registry::builtin())),
             documents: openapi::Documents::default(),
             addresses: Mutex::new(Allocator::default()),
@@ -210,7 +228,25 @@ impl Server {
         let server = Server { inner: Arc::new(inner) };
         definitions::load(&server.inner).await;
         bootstrap::run(&server).await;
+        aggregate::at_start(&server.inner).await;
         Ok(server)
+    }
+
+    /// Serves a group version by code of this process, from the next request on. It shows up in discovery and as an
+    /// APIService, its requests are authenticated and authorized like all others. An APIService that names a Service
+    /// for the same group version takes precedence.
+    pub async fn mount_group(
+        &self,
+        group: &str,
+        version: &str,
+        handler: GroupHandler,
+    ) -> Result<(), MountError> {
+        aggregate::mount(&self.inner, group, version, handler).await
+    }
+
+    /// How extension API servers recognise this server.
+    pub(crate) fn front_proxy(&self) -> Option<&FrontProxy> {
+        self.inner.aggregator.front_proxy()
     }
 
     /// The store behind the server.
@@ -269,9 +305,13 @@ impl Server {
         let (user, target, verb) = match inner.authorize(parts, &query, trail, label)? {
             Authorized::Resource(user, target, verb) => (user, target, verb),
             Authorized::Other(route) => return inner.other(route, parts, &query),
+            Authorized::Delegated(user, delegate, is_long) => {
+                let body = read_body(parts, body).await?;
+                let _slot = self.admit(if is_long { "watch" } else { "" })?;
+                return aggregate::forward(inner, &delegate, &user, parts, body, is_long).await;
+            }
         };
-        // Watches are JSON: every client that can read protobuf frames can read those.
-        let protobuf = target.resource.type_id.is_some() && verb != "watch";
+        let protobuf = protobuf::has_form(&target.resource.api_version, &target.resource.kind);
         let accepted = negotiate::accept(&parts.headers, protobuf)?;
         // Nobody who may not do this has anything read from them.
         let body = read_body(parts, body).await?;
@@ -312,6 +352,8 @@ impl Server {
 /// A request that may go on.
 enum Authorized {
     Resource(UserInfo, Target, &'static str),
+    /// Others answer it; true if it may stay open.
+    Delegated(UserInfo, Arc<Delegate>, bool),
     Other(Route),
 }
 
@@ -360,8 +402,10 @@ impl Inner {
 
     /// An object was created or changed: some kinds change what the server does.
     pub async fn written(self: &Arc<Inner>, resource: &Resource, object: &Object) {
-        if &*resource.table == definitions::TABLE {
-            definitions::changed(self, &object.key).await;
+        match &*resource.table {
+            definitions::TABLE => definitions::changed(self, &object.key).await,
+            aggregate::TABLE => aggregate::changed(self, &object.key).await,
+            _ => {}
         }
     }
 
@@ -389,6 +433,17 @@ impl Inner {
     ) -> Outcome<Authorized> {
         let user = self.authenticate(parts, trail)?;
         let path = parts.uri.path();
+        let delegates = self.aggregator.delegates();
+        if !delegates.is_empty()
+            && let Some((delegate, info)) = aggregate::route(&delegates, &parts.method, path, query)
+        {
+            if self.audit.is_some() {
+                trail.lock().delegates(&delegate, &info);
+            }
+            let attributes = info.attributes(&delegate.group, &parts.method, path);
+            self.allow(&user, &attributes, trail)?;
+            return Ok(Authorized::Delegated(user, delegate, info.is_long));
+        }
         let target = match route(&self.registry(), path) {
             Route::Resource(target) => target,
             other => {
@@ -414,14 +469,16 @@ impl Inner {
             name: target.name.clone(),
             path: String::new(),
         };
-        let allowed = self.authorizer.allows(&user, &attributes);
+        self.allow(&user, &attributes, trail)?;
+        Ok(Authorized::Resource(user, target, verb))
+    }
+
+    fn allow(&self, user: &UserInfo, attributes: &Attributes, trail: &Mutex<Trail>) -> Outcome<()> {
+        let allowed = self.authorizer.allows(user, attributes);
         if self.audit.is_some() {
             trail.lock().note("authorization.k8s.io/decision", if allowed { "allow" } else { "forbid" });
         }
-        if !allowed {
-            return Err(refusal(&user, &attributes));
-        }
-        Ok(Authorized::Resource(user, target, verb))
+        if allowed { Ok(()) } else { Err(refusal(user, attributes)) }
     }
 
     fn authenticate(&self, parts: &Parts, trail: &Mutex<Trail>) -> Outcome<UserInfo> {
@@ -459,15 +516,15 @@ impl Inner {
     }
 
     fn other(&self, route: Route, parts: &Parts, query: &Query) -> Outcome<Reply> {
-        let registry = &self.registry();
+        let (registry, delegates) = (&self.registry(), &self.aggregator.delegates());
         if !matches!(parts.method, Method::GET | Method::HEAD) && !matches!(route, Route::Nothing) {
             return Err(Failure::method_not_allowed());
         }
         match route {
-            Route::Discovery(document) => discovery::answer(registry, &document, &parts.headers),
+            Route::Discovery(document) => discovery::answer(registry, delegates, &document, &parts.headers),
             Route::OpenApi(path) => {
                 let (hash, now) = (query.get("hash"), self.clock.now());
-                openapi::answer(&self.documents, registry, &path, &parts.headers, hash, now)
+                openapi::answer(&self.documents, registry, delegates, &path, &parts.headers, hash, now)
             }
             Route::Health(path) => Ok(health::answer(self, &path, query.get("verbose").is_some())),
             Route::Version => Ok(Reply::json(200, &health::version())),

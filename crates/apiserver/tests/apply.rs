@@ -237,3 +237,52 @@ async fn binding_and_deleting_leave_the_owners_alone() {
     assert_eq!(deleted["spec"]["nodeName"], "n");
     assert_eq!(deleted["metadata"]["managedFields"], before);
 }
+
+#[tokio::test]
+async fn a_repeated_apply_sees_what_happened_in_between() {
+    let http = Cluster::start().await.http();
+    let one = format!("{DEPLOYMENTS}/d?fieldManager=me");
+    // A variable whose reference is one value with a default inside: applying it again looks like a change at first.
+    let mut config = deployment();
+    let variable = json!({"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}});
+    config["spec"]["template"]["spec"]["containers"][0]["env"] = json!([variable]);
+    let first = apply(&http, &one, &config).await.json();
+    for _ in 0..3 {
+        assert_eq!(apply(&http, &one, &config).await.json(), first);
+    }
+    // Somebody else owns the same values from now on.
+    let shared = apply(&http, &format!("{DEPLOYMENTS}/d?fieldManager=other"), &deployment()).await.json();
+    assert_eq!(owners(&shared), ["me Apply", "other Apply"]);
+    assert_eq!(apply(&http, &one, &config).await.json(), shared);
+    http.merge(&format!("{DEPLOYMENTS}/d?fieldManager=third"), &json!({"spec": {"replicas": 9}})).await;
+    assert_eq!(apply(&http, &one, &config).await.status, 409);
+    let forced = apply(&http, &format!("{one}&force=true"), &config).await.json();
+    assert_eq!(forced["spec"]["replicas"], first["spec"]["replicas"]);
+    http.delete(&format!("{DEPLOYMENTS}/d?propagationPolicy=Background")).await;
+    assert_eq!(apply(&http, &one, &config).await.status, 201);
+}
+
+#[tokio::test]
+async fn a_repeated_apply_is_shown_to_policies() {
+    let http = Cluster::start().await.http();
+    let one = format!("{MAPS}/a?fieldManager=me");
+    let config = map(&json!({"k": "1"}));
+    for status in [201, 200, 200] {
+        assert_eq!(apply(&http, &one, &config).await.status, status);
+    }
+    let rules = json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["configmaps"]}]);
+    let group = "/apis/admissionregistration.k8s.io/v1";
+    let policy = json!({"metadata": {"name": "frozen"}, "spec": {
+        "matchConstraints": {"resourceRules": rules}, "validations": [{"expression": "false"}]}});
+    let binding = json!({"metadata": {"name": "frozen"}, "spec": {
+        "policyName": "frozen", "validationActions": ["Deny"]}});
+    for (kinds, object) in
+        [("validatingadmissionpolicies", policy), ("validatingadmissionpolicybindings", binding)]
+    {
+        let made = http.post(&format!("{group}/{kinds}"), &object).await;
+        assert_eq!(made.status, 201, "{:?}", made.json());
+    }
+    assert_eq!(apply(&http, &one, &config).await.status, 422);
+    http.delete(&format!("{group}/validatingadmissionpolicybindings/frozen")).await;
+    assert_eq!(apply(&http, &one, &config).await.status, 200);
+}

@@ -435,6 +435,67 @@ async fn broken_protobuf_is_refused() {
     }
 }
 
+/// A field with a length in front.
+fn message(field: u8, body: &[u8]) -> Vec<u8> {
+    let mut out = vec![field << 3 | 2];
+    let mut length = body.len();
+    while length >= 0x80 {
+        out.push((length & 0x7f) as u8 | 0x80);
+        length >>= 7;
+    }
+    out.push(length as u8);
+    out.extend_from_slice(body);
+    out
+}
+
+/// An object in protobuf as clients send it.
+fn envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
+    let type_meta = [message(1, api_version.as_bytes()), message(2, kind.as_bytes())].concat();
+    [b"k8s\0".to_vec(), message(1, &type_meta), message(2, raw)].concat()
+}
+
+#[tokio::test]
+async fn protobuf_that_is_deep_cut_or_large_is_refused() {
+    let http = Cluster::start().await.http();
+    let kind = [("content-type", "application/vnd.kubernetes.protobuf")];
+    // A schema within a schema: versions[0].schema.openAPIV3Schema.not.not…
+    let mut schema = message(5, b"object");
+    for _ in 0..10_000 {
+        schema = message(30, &schema);
+        assert!(schema.len() < 100_000);
+    }
+    let version = [message(1, b"v1"), message(4, &message(1, &schema))].concat();
+    let deep =
+        envelope("apiextensions.k8s.io/v1", "CustomResourceDefinition", &message(2, &message(7, &version)));
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let answer = http.send("POST", definitions, &kind, deep).await;
+    assert_eq!((answer.status.as_u16(), &answer.json()["kind"]), (400, &json!("Status")));
+    // Groups within groups, and nothing but beginnings.
+    for group in [vec![0x1b; 10_000], vec![0x0a; 10_000], vec![0x12; 1_000_000]] {
+        refused(&http, "POST", MAPS, &kind, envelope("v1", "ConfigMap", &group), 400).await;
+    }
+
+    let metadata = [message(1, b"cut"), message(11, &[message(1, b"l"), message(2, b"v")].concat())].concat();
+    let data = message(2, &[message(1, b"key"), message(2, b"value")].concat());
+    let whole = envelope("v1", "ConfigMap", &[message(1, &metadata), data].concat());
+    for cut in 0..whole.len() {
+        let answer = http.send("POST", MAPS, &kind, whole[..cut].to_vec()).await;
+        assert!(answer.status.is_client_error(), "{cut}: {}", answer.status);
+    }
+    // Every byte another one: whatever it means then, the server goes on.
+    for at in 0..whole.len() {
+        for byte in [0x00, 0x7f, 0x80, 0xff] {
+            let mut changed = whole.clone();
+            changed[at] = byte;
+            let answer = http.send("POST", &format!("{MAPS}?dryRun=All"), &kind, changed).await;
+            assert!(answer.status.as_u16() < 500, "{at} {byte}: {}", answer.status);
+        }
+    }
+    assert_eq!(http.send("POST", MAPS, &kind, whole).await.status, 201);
+    let large = envelope("v1", "ConfigMap", &message(2, &vec![b'a'; 3 << 20]));
+    refused(&http, "POST", MAPS, &kind, large, 413).await;
+}
+
 #[tokio::test]
 async fn exactly_one_of_many_writers_wins_each_round() {
     let cluster = Cluster::start().await;

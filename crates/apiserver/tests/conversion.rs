@@ -47,6 +47,7 @@ fn react(path: &str, review: &Value) -> Reaction {
         "/stranger" => response["uid"] = "another".into(),
         "/garbage" => return Reaction::Bytes(b"<html>".to_vec()),
         "/large" => return Reaction::Bytes(vec![b' '; 17 << 20]),
+        "/hang" => return Reaction::Hang,
         _ => return Reaction::Redirect("/good"),
     }
     response["convertedObjects"] = objects.into();
@@ -270,6 +271,12 @@ async fn webhooks_that_misbehave_fail_the_request() {
             "the stored version needs no webhook"
         );
     }
+    world.change(&json!({"conversion": world.conversion("/hang")})).await;
+    // From here on, waiting takes no time.
+    tokio::time::pause();
+    let failed = world.http.get(&format!("{V2}/a")).await;
+    assert_eq!(failed.status, 500);
+    assert!(failed.json()["message"].as_str().unwrap().contains("deadline exceeded"), "{}", failed.json());
     world.change(&json!({"conversion": {"strategy": "None", "webhook": null}})).await;
     assert_eq!(world.http.get(&format!("{V2}/a")).await.json()["spec"], json!({"protocol": "tcp"}));
 }

@@ -184,3 +184,52 @@ async fn hostile_definitions_are_refused_or_bounded() {
         .await;
     assert!(answer.status == 201 || answer.status == 422 || answer.status == 400);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_watch_ends_with_the_definition_of_its_kind() {
+    let http = Cluster::start().await.http();
+    let schema = spec_schema(json!({}));
+    post(&http, DEFINITIONS, &definition("widgets", "Widget", json!({"schema": schema})), 201).await;
+    let mut watch = http.watch(&format!("{WIDGETS}?watch=true")).await;
+    let started = tokio::time::Instant::now();
+    let ends = tokio::spawn(async move { watch.next().await });
+    tokio::task::yield_now().await;
+    // Other kinds that come and go are none of its business.
+    post(&http, DEFINITIONS, &definition("gadgets", "Gadget", json!({"schema": schema})), 201).await;
+    tokio::task::yield_now().await;
+    assert!(!ends.is_finished());
+    http.delete(&format!("{DEFINITIONS}/widgets.x.test")).await;
+    assert_eq!(ends.await.ok(), Some(None));
+    assert!(started.elapsed().as_secs() < 1, "no timer was needed");
+}
+
+#[tokio::test]
+async fn groups_of_the_project_need_its_approval() {
+    let http = Cluster::start().await.http();
+    let mut wanted = definition("widgets", "Widget", json!({"schema": spec_schema(json!({}))}));
+    wanted["metadata"]["name"] = "widgets.x.k8s.io".into();
+    wanted["spec"]["group"] = "x.k8s.io".into();
+    let refused = post(&http, DEFINITIONS, &wanted, 422).await;
+    let text = refused["message"].as_str().unwrap_or_default();
+    assert!(text.contains("metadata.annotations[api-approved.kubernetes.io]: Required value"), "{text}");
+    wanted["metadata"]["annotations"] = json!({"api-approved.kubernetes.io": "unapproved, a test"});
+    post(&http, DEFINITIONS, &wanted, 201).await;
+    let path = format!("{DEFINITIONS}/widgets.x.k8s.io");
+    let condition = async || {
+        let conditions = http.get(&path).await.json()["status"]["conditions"].clone();
+        let all = conditions.as_array().cloned().unwrap_or_default();
+        all.into_iter().find(|c| c["type"] == "KubernetesAPIApprovalPolicyConformant").unwrap_or_default()
+    };
+    let found = condition().await;
+    assert_eq!((&found["status"], &found["reason"]), (&json!("False"), &json!("UnapprovedAnnotation")));
+    let patch =
+        json!({"metadata": {"annotations": {"api-approved.kubernetes.io": "https://example.test/1"}}});
+    assert_eq!(http.merge(&path, &patch).await.status, 200);
+    let found = condition().await;
+    assert_eq!(
+        (&found["status"], &found["message"]),
+        (&json!("True"), &json!("approved in https://example.test/1"))
+    );
+    let patch = json!({"metadata": {"annotations": {"api-approved.kubernetes.io": null}}});
+    assert_eq!(http.merge(&path, &patch).await.status, 422);
+}

@@ -66,7 +66,8 @@ impl<K: Ord + Clone + std::fmt::Display> Journeys<K> {
 
     /// A worker takes the key: the span to run the reconcile in.
     pub fn reconcile(&self, controller: &str, key: &K) -> Span {
-        match self.0.lock().remove(key) {
+        let begun = if tracing::enabled!(tracing::Level::TRACE) { self.0.lock().remove(key) } else { None };
+        match begun {
             Some(Journey { event, queue, events }) => {
                 drop(queue);
                 event.record("events", events);
@@ -86,3 +87,69 @@ pub(crate) fn inject(headers: &mut http::HeaderMap) {
 /// Writes the current trace into the header of a request.
 #[cfg(not(feature = "otel"))]
 pub(crate) fn inject(_headers: &mut http::HeaderMap) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracing_subscriber::layer::{Context, SubscriberExt as _};
+    use tracing_subscriber::registry::LookupSpan;
+    use tracing_subscriber::{Layer, Registry};
+
+    use crate::key::ObjectKey;
+
+    /// Notes each span with its parent.
+    #[derive(Clone, Default)]
+    struct Family(Arc<Mutex<Vec<String>>>);
+
+    impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Family {
+        fn on_new_span(&self, _: &tracing::span::Attributes<'_>, id: &tracing::Id, context: Context<'_, S>) {
+            let Some(span) = context.span(id) else { return };
+            let parent = span.parent().map_or("-", |parent| parent.name());
+            self.0.lock().push(format!("{} in {parent}", span.name()));
+        }
+
+        fn on_close(&self, id: tracing::Id, context: Context<'_, S>) {
+            if let Some(span) = context.span(&id) {
+                self.0.lock().push(format!("{} ends", span.name()));
+            }
+        }
+    }
+
+    #[test]
+    fn event_queue_and_reconcile_are_one_trace() {
+        let family = Family::default();
+        let subscriber = Registry::default().with(family.clone());
+        tracing::subscriber::with_default(subscriber, || {
+            let journeys: Journeys<ObjectKey> = Journeys::default();
+            let key = ObjectKey::new("default", "a");
+            journeys.event("web", &key, "added");
+            journeys.event("web", &key, "modified");
+            let span = journeys.reconcile("web", &key);
+            span.in_scope(|| tracing::trace_span!("api_call"));
+            drop(span);
+            drop(journeys.reconcile("web", &key));
+        });
+        assert_eq!(
+            *family.0.lock(),
+            [
+                "event in -",
+                "queue in event",
+                "queue ends",
+                "reconcile in event",
+                "api_call in reconcile",
+                "api_call ends",
+                "reconcile ends",
+                "event ends",
+                "reconcile in -",
+                "reconcile ends",
+            ]
+        );
+    }
+
+    #[test]
+    fn nothing_is_kept_when_nobody_listens() {
+        let journeys: Journeys<ObjectKey> = Journeys::default();
+        journeys.event("web", &ObjectKey::new("default", "a"), "added");
+        assert!(journeys.0.lock().is_empty());
+    }
+}

@@ -133,6 +133,7 @@ pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
 
     let mut options = Options::new(store.clone(), pki.service_account_key().to_vec());
     options.clock = clock;
+    options.front_proxy = Some(pki.front_proxy().clone());
     options.audit = match (args.audit_log, audit_policy) {
         (Some(path), Some(policy)) => Some(AuditOptions::by_policy(path, policy)),
         (Some(path), None) => Some(AuditOptions::new(path, args.audit_level.into())),

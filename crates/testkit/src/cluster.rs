@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::{Request, Response};
 use kube::Client;
 use shoal_apiserver::access::UserInfo;
+use shoal_apiserver::access::pki::FrontProxy;
 use shoal_apiserver::access::tokens;
 use shoal_apiserver::audit::AuditOptions;
 use shoal_apiserver::{Abilities, Options, Server};
@@ -33,6 +34,7 @@ pub struct Builder {
     abilities: Abilities,
     history_events: Option<usize>,
     audit: Option<AuditOptions>,
+    front_proxy: Option<FrontProxy>,
 }
 
 impl Cluster {
@@ -43,7 +45,13 @@ impl Cluster {
 
     /// A cluster with settings.
     pub fn builder() -> Builder {
-        Builder { seed: None, abilities: Abilities::default(), history_events: None, audit: None }
+        Builder {
+            seed: None,
+            abilities: Abilities::default(),
+            history_events: None,
+            audit: None,
+            front_proxy: None,
+        }
     }
 
     /// A cluster around a server that was started elsewhere, say on a store of one's own.
@@ -130,6 +138,13 @@ impl Builder {
         self
     }
 
+    /// How extension API servers recognise the server.
+    #[must_use]
+    pub fn front_proxy(mut self, front_proxy: FrontProxy) -> Builder {
+        self.front_proxy = Some(front_proxy);
+        self
+    }
+
     /// Starts the cluster.
     ///
     /// # Panics
@@ -144,6 +159,7 @@ impl Builder {
         let mut options = Options::new(Store::memory(store), token_key());
         options.abilities = self.abilities;
         options.audit = self.audit;
+        options.front_proxy = self.front_proxy;
         if let Some(seed) = self.seed {
             options.entropy = Entropy::seeded(seed);
             options.clock = Clock::from_fn(move || {

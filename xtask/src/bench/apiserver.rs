@@ -4,20 +4,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use bytes::Bytes;
+use hyper::Method;
 
-use super::bodies::{self, Template};
+use super::bodies::{self, Deployment, Template};
 use super::client::Target;
 use super::process::resident;
 use super::report::{Goal, Report, quantile};
 use super::watch::{Plan, Transport, Watched};
-use super::{Settings, create, watch};
+use super::{Settings, create, custom, inside, watch};
 use crate::kubeconfig;
 use crate::server::{Mode, Server};
 use crate::workspace::Workspace;
 
 const WORKERS: usize = 64;
 const CONFIG_MAPS: &str = "/api/v1/namespaces/bench/configmaps";
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/bench/deployments";
 
 /// The parts of the run, in order.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -32,6 +35,10 @@ pub(super) enum Part {
     Watch,
     /// 100,000 pods.
     Pods,
+    /// Server-side apply.
+    Apply,
+    /// Custom kinds.
+    Custom,
     /// The cluster inside a program, without sockets.
     Inside,
 }
@@ -46,6 +53,8 @@ struct Size {
     events_at_200: usize,
     events_at_1000: usize,
     pods: u64,
+    deployments: u64,
+    definitions: usize,
 }
 
 const FULL: Size = Size {
@@ -57,6 +66,8 @@ const FULL: Size = Size {
     events_at_200: 2_000,
     events_at_1000: 10_000,
     pods: 100_000,
+    deployments: 5_000,
+    definitions: 50,
 };
 
 const QUICK: Size = Size {
@@ -68,6 +79,8 @@ const QUICK: Size = Size {
     events_at_200: 400,
     events_at_1000: 2_000,
     pods: 10_000,
+    deployments: 1_000,
+    definitions: 20,
 };
 
 /// Where the bench runs and what it has measured so far.
@@ -107,30 +120,17 @@ pub(super) async fn run(workspace: &Workspace, binary: PathBuf, settings: &Setti
     if wanted(Part::Pods) {
         bench.pods().await?;
     }
+    if wanted(Part::Apply) {
+        bench.apply().await?;
+    }
+    if wanted(Part::Custom) {
+        bench.custom().await?;
+    }
     if wanted(Part::Inside) {
-        inside(&mut bench.report)?;
+        inside::rows(workspace, &mut bench.report)?;
     }
     let _ = std::fs::remove_dir_all(&bench.folder);
     bench.report.finish(settings.json.as_deref())
-}
-
-/// What a program that embeds the cluster pays; measured by an example of the test kit.
-fn inside(report: &mut Report) -> Result<()> {
-    println!("==> in process");
-    let output = std::process::Command::new("cargo")
-        .args(["run", "--quiet", "--release", "--package", "shoal-testkit", "--example", "in_process"])
-        .stderr(std::process::Stdio::inherit())
-        .output()
-        .context("running the example in_process of the test kit")?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let value = |name: &str| -> Result<f64> {
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        line.and_then(|value| value.parse().ok()).with_context(|| format!("no {name} in {text:?}"))
-    };
-    let watcher = "server and reader CPU per further watcher per event, in process";
-    report.row("start of a cluster in process", "", Goal::AtMost(5.0), value("start_ms")?, "ms");
-    report.row(watcher, "40 µs", Goal::AtMost(2.0), value("watcher_us")?, "µs");
-    Ok(())
 }
 
 impl Bench<'_> {
@@ -208,7 +208,32 @@ impl Bench<'_> {
 
         self.sequential(&server, &target, "in memory").await?;
         server.stop()?;
-        Ok(())
+        self.audited().await
+    }
+
+    /// Creates by a ServiceAccount that may do nothing else, with an audit log.
+    async fn audited(&mut self) -> Result<()> {
+        let log = self.folder.join("audit.log");
+        let (server, admin) = self.launch_warm(Mode::Audited(&log)).await?;
+        let mut connection = admin.h2().await?;
+        for (path, body) in bodies::creator_role() {
+            admin.create(&mut connection, path, body).await?;
+        }
+        let accounts = "/api/v1/namespaces/bench/serviceaccounts";
+        // With the controllers the account is already there, or about to be: a refusal is fine.
+        let _ = admin.create(&mut connection, accounts, bodies::service_account()).await;
+        let request = Bytes::from_static(br#"{"spec":{}}"#);
+        let answer = admin.create(&mut connection, &format!("{accounts}/default/token"), request).await?;
+        let answer: serde_json::Value = serde_json::from_slice(&answer)?;
+        let token = answer["status"]["token"].as_str().context("no token in the answer")?.to_owned();
+        let target = Arc::new(Target::with_token(&kubeconfig::read(&server.kubeconfig)?, token)?);
+        self.creates(&server, &target, "in memory, audited, with RBAC", 9_000.0).await?;
+        server.stop()?;
+        let lines = std::fs::read(&log)?.iter().filter(|byte| **byte == b'\n').count() as u64;
+        if lines < self.size.creates {
+            bail!("the audit log has {lines} lines for {} creates", self.size.creates);
+        }
+        remove_file(&log)
     }
 
     async fn disk(&mut self) -> Result<()> {
@@ -231,7 +256,8 @@ impl Bench<'_> {
         self.report.noise(&done.usage);
         let each = |time: Duration| time.as_secs_f64() * 1e6 / count as f64;
         let label = format!("server CPU per create, {how}");
-        self.report.row(&label, "1,100–1,800 µs", Goal::AtMost(90.0), each(done.usage.server), "µs");
+        let limit = if how.contains("audited") { Goal::None } else { Goal::AtMost(90.0) };
+        self.report.row(&label, "1,100–1,800 µs", limit, each(done.usage.server), "µs");
         let label = format!("client CPU per create, {how}");
         self.report.row(&label, "190–310 µs", Goal::None, each(done.usage.client), "µs");
         let label = format!("latency under that load, p99, {how}");
@@ -298,6 +324,49 @@ impl Bench<'_> {
         self.report.row(&format!("client CPU per event delivered, {how}"), "", Goal::None, each, "µs");
     }
 
+    /// Every Deployment is applied once per row, each row to all of them.
+    async fn apply(&mut self) -> Result<()> {
+        println!("==> server-side apply");
+        let (server, target) = self.launch_warm(Mode::Ephemeral).await?;
+        let rows = [
+            ("that creates it", Deployment::First, Goal::None),
+            ("unchanged, for the first time", Deployment::First, Goal::None),
+            ("unchanged", Deployment::First, Goal::AtMost(60.0)),
+            ("with another image", Deployment::NewImage, Goal::AtMost(150.0)),
+            ("with the old image", Deployment::First, Goal::AtMost(150.0)),
+            ("without a variable", Deployment::WithoutVariable, Goal::AtMost(150.0)),
+        ];
+        for (what, version, goal) in rows {
+            let (to, template) = (Arc::clone(&target), Template::deployment(version)?);
+            let order = Arc::new(move |number: u64| {
+                let path = format!("{DEPLOYMENTS}/web-{number:07}?fieldManager=bench");
+                to.request(Method::PATCH, &path, template.body(number))
+            });
+            let count = self.size.deployments;
+            let done = create::send_all(&target, server.pid(), self.clients(), count, order).await?;
+            let label = format!("server CPU per apply of a 3 KB Deployment {what}");
+            let each = done.usage.server.as_secs_f64() * 1e6 / count as f64;
+            self.report.row(&label, "", goal, each, "µs");
+            self.report.noise(&done.usage);
+        }
+        server.stop()?;
+        Ok(())
+    }
+
+    async fn custom(&mut self) -> Result<()> {
+        println!("==> custom kinds");
+        let (server, target) = self.launch_warm(Mode::Ephemeral).await?;
+        let mut connection = target.h2().await?;
+        let mut times = custom::first_objects(&target, &mut connection, self.size.definitions).await?;
+        let label = "definition sent → first object created, by the next request, p50";
+        self.report.row(label, "", Goal::AtMost(5.0), median(&mut times), "ms");
+        let slowest = times.last().copied().unwrap_or(f64::NAN);
+        let label = "definition sent → first object created, by the next request, slowest";
+        self.report.row(label, "", Goal::None, slowest, "ms");
+        server.stop()?;
+        Ok(())
+    }
+
     async fn pods(&mut self) -> Result<()> {
         let count = self.size.pods;
         println!("==> {count} pods of {} bytes, on disk", bodies::POD_BYTES);
@@ -343,6 +412,10 @@ impl Bench<'_> {
 fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn remove_file(file: &Path) -> Result<()> {
+    std::fs::remove_file(file).with_context(|| format!("removing {}", file.display()))
 }
 
 fn remove(folder: &Path) -> Result<()> {

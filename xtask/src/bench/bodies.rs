@@ -1,13 +1,28 @@
 //! What is created.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use bytes::Bytes;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// How large a stored pod is made, in bytes of its JSON.
 pub const POD_BYTES: usize = 3400;
+/// What is applied: 3 KB of JSON.
+const DEPLOYMENT: &str = include_str!("deployment.json");
+const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/bench/roles";
+const ROLE_BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/bench/rolebindings";
 const PAYLOAD_BYTES: usize = 1024;
 const DIGITS: usize = 7;
+
+/// What is applied in the course of time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Deployment {
+    /// At first.
+    First,
+    /// The same with another image.
+    NewImage,
+    /// The first without one of its variables.
+    WithoutVariable,
+}
 
 /// JSON with one hole for a number, so that a further body costs a copy.
 #[derive(Clone)]
@@ -55,7 +70,21 @@ impl Template {
         }))
     }
 
-    fn split(object: &serde_json::Value) -> Self {
+    /// A Deployment of 3 KB as people apply it.
+    pub fn deployment(version: Deployment) -> Result<Self> {
+        let mut object: Value = serde_json::from_str(DEPLOYMENT)?;
+        let web = &mut object["spec"]["template"]["spec"]["containers"][0];
+        match version {
+            Deployment::First => {}
+            Deployment::NewImage => web["image"] = "registry.example.com/shop/web:1.2.4".into(),
+            Deployment::WithoutVariable => {
+                web["env"].as_array_mut().context("no variables")?.remove(1);
+            }
+        }
+        Ok(Self::split(&object))
+    }
+
+    fn split(object: &Value) -> Self {
         let text = object.to_string();
         let (before, after) = text.split_once('@').unwrap_or((&text, ""));
         Template { before: before.to_owned(), after: after.to_owned() }
@@ -65,6 +94,49 @@ impl Template {
     pub fn body(&self, number: u64) -> Bytes {
         Bytes::from(format!("{}{number:0DIGITS$}{}", self.before, self.after))
     }
+}
+
+/// Custom kinds for the start of their lives: a definition, and an object of it.
+pub fn definition(number: usize) -> (Bytes, String, Bytes) {
+    let plural = format!("gadget{number}s");
+    let rules = json!([{"rule": "self.min <= self.max", "message": "min must not exceed max"}]);
+    let schema = json!({"type": "object", "properties": {"spec": {
+        "type": "object", "required": ["min"], "x-kubernetes-validations": rules,
+        "properties": {"min": {"type": "integer"}, "max": {"type": "integer", "default": 9}},
+    }}});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.bench.example.com")},
+        "spec": {
+            "group": "bench.example.com",
+            "scope": "Namespaced",
+            "names": {"plural": plural, "kind": format!("Gadget{number}")},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+        },
+    });
+    let object = json!({
+        "apiVersion": "bench.example.com/v1",
+        "kind": format!("Gadget{number}"),
+        "metadata": {"name": "first"},
+        "spec": {"min": 1},
+    });
+    let path = format!("/apis/bench.example.com/v1/namespaces/bench/{plural}");
+    (definition.to_string().into(), path, object.to_string().into())
+}
+
+/// Lets the ServiceAccount `default` create ConfigMaps in the namespace `bench`: the objects, with their folders.
+pub fn creator_role() -> [(&'static str, Bytes); 2] {
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "creator"},
+        "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]}],
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "creator"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "creator"},
+        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "bench"}],
+    });
+    [(ROLES, role.to_string().into()), (ROLE_BINDINGS, binding.to_string().into())]
 }
 
 /// A namespace to create.

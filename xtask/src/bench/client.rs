@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
-use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::{ClientConfig, RootCertStore};
@@ -35,11 +35,22 @@ pub struct Target {
     name: ServerName<'static>,
     h1: TlsConnector,
     h2: TlsConnector,
+    /// A bearer token, for callers without a certificate.
+    token: Option<String>,
 }
 
 impl Target {
     /// Prepares connections with what the kubeconfig says.
     pub fn new(access: &Access) -> Result<Self> {
+        Self::prepare(access, None)
+    }
+
+    /// Prepares connections to the same server for the owner of a token.
+    pub fn with_token(access: &Access, token: String) -> Result<Self> {
+        Self::prepare(access, Some(token))
+    }
+
+    fn prepare(access: &Access, token: Option<String>) -> Result<Self> {
         let authority =
             access.server.strip_prefix("https://").context("the server is not an https address")?;
         let address: SocketAddr =
@@ -52,10 +63,13 @@ impl Target {
             let chain = CertificateDer::pem_slice_iter(&access.certificate).collect::<Result<Vec<_>, _>>()?;
             let key = PrivateKeyDer::from_pem_slice(&access.key)?;
             let provider = Arc::new(rustls::crypto::ring::default_provider());
-            let mut config = ClientConfig::builder_with_provider(provider)
+            let config = ClientConfig::builder_with_provider(provider)
                 .with_safe_default_protocol_versions()?
-                .with_root_certificates(roots)
-                .with_client_auth_cert(chain, key)?;
+                .with_root_certificates(roots);
+            let mut config = match &token {
+                Some(_) => config.with_no_client_auth(),
+                None => config.with_client_auth_cert(chain, key)?,
+            };
             config.alpn_protocols = vec![protocol.to_vec()];
             Ok(TlsConnector::from(Arc::new(config)))
         };
@@ -64,6 +78,7 @@ impl Target {
             name: ServerName::from(address.ip()),
             h1: connector(b"http/1.1")?,
             h2: connector(b"h2")?,
+            token,
         })
     }
 
@@ -99,11 +114,14 @@ impl Target {
     /// A request for HTTP/2.
     pub fn request(&self, method: Method, path: &str, body: Bytes) -> Result<Request<Full<Bytes>>> {
         let uri = format!("https://{}{path}", self.address);
-        Ok(Request::builder()
-            .method(method)
-            .uri(uri)
-            .header(CONTENT_TYPE, "application/json")
-            .body(Full::new(body))?)
+        let content_type =
+            if method == Method::PATCH { "application/apply-patch+yaml" } else { "application/json" };
+        let request = Request::builder().method(method).uri(uri).header(CONTENT_TYPE, content_type);
+        let request = match &self.token {
+            Some(token) => request.header(AUTHORIZATION, format!("Bearer {token}")),
+            None => request,
+        };
+        Ok(request.body(Full::new(body))?)
     }
 
     /// A GET for HTTP/1.1.
@@ -123,14 +141,7 @@ impl Target {
 
     /// Creates an object whose answer does not matter.
     pub async fn create_unread(&self, connection: &mut H2, path: &str, body: Bytes) -> Result<()> {
-        let request = self.request(Method::POST, path, body)?;
-        let response = send(connection, request).await?;
-        if response.status() != StatusCode::CREATED {
-            let (status, answer) = finish(response).await?;
-            bail!("POST {path}: {status}: {}", excerpt(&answer));
-        }
-        skip(response).await?;
-        Ok(())
+        succeed(connection, self.request(Method::POST, path, body)?).await
     }
 
     /// Reads a path to its end and returns how many bytes came.
@@ -148,6 +159,18 @@ impl Target {
 pub async fn send(connection: &mut H2, request: Request<Full<Bytes>>) -> Result<Response<Incoming>> {
     connection.ready().await?;
     Ok(connection.send_request(request).await?)
+}
+
+/// Sends a request whose answer does not matter, unless it is a refusal.
+pub async fn succeed(connection: &mut H2, request: Request<Full<Bytes>>) -> Result<()> {
+    let what = format!("{} {}", request.method(), request.uri().path());
+    let response = send(connection, request).await?;
+    if !response.status().is_success() {
+        let (status, answer) = finish(response).await?;
+        bail!("{what}: {status}: {}", excerpt(&answer));
+    }
+    skip(response).await?;
+    Ok(())
 }
 
 async fn finish(response: Response<Incoming>) -> Result<(StatusCode, Bytes)> {

@@ -1,14 +1,17 @@
-//! Creates: many workers at once, or one after the other.
+//! Writes: many workers at once, or one after the other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use anyhow::Result;
+use bytes::Bytes;
 use hdrhistogram::Histogram;
+use http_body_util::Full;
+use hyper::{Method, Request};
 
 use super::bodies::Template;
-use super::client::Target;
+use super::client::{Target, succeed};
 use super::process::{Reading, Usage};
 use super::report::latencies;
 
@@ -22,14 +25,30 @@ pub struct Creates {
     pub usage: Usage,
 }
 
+/// What is sent for a number.
+pub type Order = Arc<dyn Fn(u64) -> Result<Request<Full<Bytes>>> + Send + Sync>;
+
 /// Creates `count` objects with `workers` tasks that share `connections` HTTP/2 connections. Any refusal is an error.
 pub async fn parallel(
     target: &Arc<Target>,
     pid: u32,
-    (workers, connections): (usize, usize),
+    clients: (usize, usize),
     path: &str,
     template: &Template,
     count: u64,
+) -> Result<Creates> {
+    let (to, path, template) = (Arc::clone(target), path.to_owned(), template.clone());
+    let order = Arc::new(move |number| to.request(Method::POST, &path, template.body(number)));
+    send_all(target, pid, clients, count, order).await
+}
+
+/// Sends `count` requests with `workers` tasks that share `connections` HTTP/2 connections. Any refusal is an error.
+pub async fn send_all(
+    target: &Arc<Target>,
+    pid: u32,
+    (workers, connections): (usize, usize),
+    count: u64,
+    order: Order,
 ) -> Result<Creates> {
     let mut shared = Vec::new();
     for _ in 0..connections.max(1) {
@@ -40,8 +59,7 @@ pub async fn parallel(
     let mut tasks = Vec::new();
     for worker in 0..workers {
         let mut connection = shared[worker % shared.len()].clone();
-        let (target, path, template, next) =
-            (Arc::clone(target), path.to_owned(), template.clone(), Arc::clone(&next));
+        let (order, next) = (Arc::clone(&order), Arc::clone(&next));
         tasks.push(tokio::spawn(async move {
             let mut latency = latencies()?;
             loop {
@@ -49,9 +67,9 @@ pub async fn parallel(
                 if number >= count {
                     return anyhow::Ok(latency);
                 }
-                let body = template.body(number);
+                let request = order(number)?;
                 let sent = Instant::now();
-                target.create_unread(&mut connection, &path, body).await?;
+                succeed(&mut connection, request).await?;
                 latency.saturating_record(nanoseconds(sent));
             }
         }));

@@ -4,6 +4,8 @@ mod apiserver;
 mod bodies;
 mod client;
 mod create;
+mod custom;
+mod inside;
 mod process;
 mod report;
 mod runtime;

@@ -42,6 +42,22 @@ pub fn read(sources: &Path) -> anyhow::Result<Messages> {
     Ok(messages)
 }
 
+/// Adds the fields of `tags.txt`, which are newer than the crate. What the crate has by now is told.
+pub fn supplement(messages: &mut Messages, text: &str, remarks: &mut Vec<String>) -> anyhow::Result<()> {
+    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let mut words = line.split(' ');
+        let mut word = || words.next().with_context(|| line.to_owned());
+        let (message, field, tag) = (word()?, word()?, word()?.parse()?);
+        let fields = &mut messages.entry(key(message)).or_insert(Message { fields: Vec::new() }).fields;
+        if fields.iter().any(|known| known.name == squeeze(field)) {
+            remarks.push(format!("tags.txt: {message}.{field} is in the crate now"));
+        } else {
+            fields.push(MessageField { name: squeeze(field), tag, kind: String::new(), message: None });
+        }
+    }
+    Ok(())
+}
+
 fn read_module(directory: &Path, package: &str, messages: &mut Messages) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
@@ -118,5 +134,12 @@ mod tests {
         assert_eq!((fields[1].name.as_str(), fields[1].tag), ("limits", 20));
         assert_eq!(fields[1].message.as_deref(), Some("io.k8s.apimachinery.pkg.api.resource.quantity"));
         assert!(messages["io.k8s.api.core.v1.nothing"].fields.is_empty());
+
+        let mut remarks = Vec::new();
+        let more = "# newer\nio.k8s.api.core.v1.Volume type 1\nio.k8s.api.core.v1.Volume newField 7\n";
+        supplement(&mut messages, more, &mut remarks).expect("tags");
+        assert_eq!(remarks, ["tags.txt: io.k8s.api.core.v1.Volume.type is in the crate now"]);
+        let added = &messages["io.k8s.api.core.v1.volume"].fields[2];
+        assert_eq!((added.name.as_str(), added.tag), ("newfield", 7));
     }
 }

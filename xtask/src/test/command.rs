@@ -32,10 +32,27 @@ impl fmt::Display for Counts {
 
 /// Runs the command, shows its output and adds up the summaries in it.
 pub fn run_counted(command: &mut Command) -> Result<Counts> {
+    run(command, summary)
+}
+
+/// Runs a program that tells of every test in a line, `ok CLAIM` or `FAILED CLAIM: why`, and counts them.
+pub fn run_reporting(command: &mut Command) -> Result<Counts> {
+    let mut counts = run(command, report)?;
+    if counts == Counts::default() {
+        println!("    {} told of no test", command.get_program().to_string_lossy());
+        counts.failed = 1;
+    }
+    Ok(counts)
+}
+
+fn run(command: &mut Command, count: fn(&str) -> Option<Counts>) -> Result<Counts> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let name = command.get_program().to_string_lossy().into_owned();
     let mut child = command.spawn().with_context(|| format!("starting {name}"))?;
-    let readers = [child.stdout.take().map(follow), child.stderr.take().map(follow)];
+    let readers = [
+        child.stdout.take().map(|stream| follow(stream, count)),
+        child.stderr.take().map(|stream| follow(stream, count)),
+    ];
     let status = child.wait().with_context(|| format!("waiting for {name}"))?;
     let mut counts = Counts::default();
     for reader in readers.into_iter().flatten() {
@@ -48,12 +65,15 @@ pub fn run_counted(command: &mut Command) -> Result<Counts> {
     Ok(counts)
 }
 
-fn follow(stream: impl Read + Send + 'static) -> thread::JoinHandle<Counts> {
+fn follow(
+    stream: impl Read + Send + 'static,
+    count: fn(&str) -> Option<Counts>,
+) -> thread::JoinHandle<Counts> {
     thread::spawn(move || {
         let mut counts = Counts::default();
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
             println!("{line}");
-            counts += summary(&line).unwrap_or_default();
+            counts += count(&line).unwrap_or_default();
         }
         counts
     })
@@ -85,9 +105,27 @@ fn summary(line: &str) -> Option<Counts> {
     Some(counts)
 }
 
+/// One test, in the words of our own client programs.
+fn report(line: &str) -> Option<Counts> {
+    match line.split_once(' ')?.0 {
+        "ok" => Some(Counts { passed: 1, failed: 0 }),
+        "FAILED" => Some(Counts { passed: 0, failed: 1 }),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Counts, summary};
+    use super::{Counts, report, summary};
+
+    #[test]
+    fn a_client_s_lines_are_counted_one_by_one() {
+        assert_eq!(report("ok python: a list is read in pages"), Some(Counts { passed: 1, failed: 0 }));
+        assert_eq!(report("FAILED python: a list: 500"), Some(Counts { passed: 0, failed: 1 }));
+        for line in ["okay then", "  ok indented", "Traceback (most recent call last):", ""] {
+            assert_eq!(report(line), None, "{line}");
+        }
+    }
 
     #[test]
     fn every_runner_s_summary_is_understood() {

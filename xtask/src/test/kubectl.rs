@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use super::command::Counts;
 use super::tools::Tools;
+use super::transcript;
 use crate::server::{Mode, Server};
 use crate::workspace::{Profile, Workspace};
 
@@ -99,6 +100,7 @@ pub fn run(workspace: &Workspace, tools: &Tools) -> Result<Counts> {
     }
     counts += verdict("a watch shows what happens", kubectl.check_watch());
     server.stop()?;
+    counts += verdict("the transcript is what kubectl prints", transcript::check(workspace, tools));
     Ok(counts)
 }
 

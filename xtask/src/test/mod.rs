@@ -1,10 +1,12 @@
 //! `cargo xtask test`: gets missing tools, then runs every test and counts.
 
+mod clients;
 mod command;
 mod examples;
 mod kubectl;
 mod oracle;
 mod tools;
+mod transcript;
 
 use std::time::Instant;
 
@@ -37,10 +39,13 @@ enum Step {
     Oracle,
     /// What people do with kubectl, on `shoal up`.
     Kubectl,
+    /// Clients and operators of other projects, on `shoal up`: Python, kopf, kube-rs, JavaScript.
+    Clients,
 }
 
 impl Step {
-    const ALL: [Step; 5] = [Step::Crates, Step::Docs, Step::Examples, Step::Oracle, Step::Kubectl];
+    const ALL: [Step; 6] =
+        [Step::Crates, Step::Docs, Step::Examples, Step::Oracle, Step::Kubectl, Step::Clients];
 
     fn title(self) -> &'static str {
         match self {
@@ -49,8 +54,14 @@ impl Step {
             Step::Examples => "programs that embed the server",
             Step::Oracle => "recorded behaviour of a real API server",
             Step::Kubectl => "everyday use with kubectl",
+            Step::Clients => "clients and operators of other projects",
         }
     }
+}
+
+/// Writes `docs/kubectl-transcript.md` anew.
+pub fn write_transcript() -> Result<()> {
+    transcript::write()
 }
 
 /// Runs the steps; true if nothing failed.
@@ -72,6 +83,7 @@ pub fn run(options: &Options) -> Result<bool> {
             Step::Examples => examples::run(&workspace),
             Step::Oracle => oracle::run(&workspace, &tools, &options.scenarios),
             Step::Kubectl => kubectl::run(&workspace, &tools),
+            Step::Clients => clients::run(&workspace, &tools),
         };
         // A step that could not even run is one failure, and the others still tell what they know.
         let counts = outcome.unwrap_or_else(|error| {

@@ -74,6 +74,15 @@ pub fn python() -> Result<&'static str> {
     bail!("no Python 3.{PYTHON_MINOR} or newer on PATH (as python3 or python); install one and try again")
 }
 
+/// The minor version of the kubectl that tests use.
+pub fn kubectl_version(tools: &Tools) -> Option<u64> {
+    let folders = std::env::split_paths(&tools.path);
+    folders
+        .map(|folder| folder.join("kubectl"))
+        .find(|program| program.is_file())
+        .and_then(|p| kubectl_minor(&p))
+}
+
 /// The minor version of a kubectl, if it runs.
 fn kubectl_minor(program: &Path) -> Option<u64> {
     let output = Command::new(program).args(["version", "--client", "--output", "json"]).output().ok()?;

@@ -46,9 +46,13 @@ pub(super) fn generate_key() -> Result<KeyPair, rcgen::Error> {
 }
 
 /// A new certificate authority.
-pub(super) fn issue_authority(key: &KeyPair, now: Timestamp) -> Result<String, rcgen::Error> {
+pub(super) fn issue_authority(
+    common_name: &str,
+    key: &KeyPair,
+    now: Timestamp,
+) -> Result<String, rcgen::Error> {
     let mut params = valid_for(CA_DAYS, now)?;
-    params.distinguished_name = name("shoal-ca", None);
+    params.distinguished_name = name(common_name, None);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![
         KeyUsagePurpose::KeyCertSign,
@@ -75,7 +79,7 @@ pub(super) fn issue_leaf(
             params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         }
         Purpose::Client { user, group } => {
-            params.distinguished_name = name(user, Some(group));
+            params.distinguished_name = name(user, Some(*group).filter(|group| !group.is_empty()));
             params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         }
     }

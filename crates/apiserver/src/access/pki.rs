@@ -5,6 +5,8 @@
 //! | `ca.crt`, `ca.key` | the certificate authority of server and clients |
 //! | `apiserver.crt`, `apiserver.key` | what the server shows |
 //! | `admin.crt`, `admin.key` | a client certificate of group `system:masters` |
+//! | `front-proxy-ca.crt`, `front-proxy-ca.key` | the authority of those who may speak for others |
+//! | `front-proxy-client.crt`, `front-proxy-client.key` | what the server shows to extension API servers |
 //! | `sa.key` | signs ServiceAccount tokens |
 
 use std::fs;
@@ -29,6 +31,12 @@ const SERVER_NAMES: [&str; 8] = [
     "kubernetes.default.svc.cluster.local",
     "10.96.0.1",
 ];
+/// Names of authorities: of their certificates and, for the second, of its files.
+const CA: &str = "shoal-ca";
+const FRONT_PROXY_CA: &str = "front-proxy-ca";
+/// The name under which extension API servers know this server.
+pub const FRONT_PROXY_CLIENT: &str = "front-proxy-client";
+const FRONT_PROXY: Purpose<'static> = Purpose::Client { user: FRONT_PROXY_CLIENT, group: "" };
 const ADMIN: Purpose<'static> = Purpose::Client { user: "kubernetes-admin", group: "system:masters" };
 
 /// All keys and certificates of one cluster.
@@ -37,7 +45,20 @@ pub struct Pki {
     ca_key: KeyPair,
     server: Identity,
     admin: Identity,
+    front_proxy: FrontProxy,
+    front_proxy_ca_key: KeyPair,
     service_account_key: KeyPair,
+}
+
+/// What the server needs to call extension API servers for its users, and what those need to believe it.
+#[derive(Clone)]
+pub struct FrontProxy {
+    /// The certificate of the authority of clients.
+    pub client_ca_pem: String,
+    /// The certificate of the authority that signs `identity`.
+    pub request_header_ca_pem: String,
+    /// What the server shows.
+    pub identity: Identity,
 }
 
 /// Why there are no keys and certificates; one line with the remedy.
@@ -65,11 +86,13 @@ impl Pki {
     /// New keys that live as long as this value.
     pub fn in_memory(more_names: &[String], now: Timestamp) -> Result<Pki, PkiError> {
         let ca_key = certificate::generate_key()?;
-        let ca_pem = certificate::issue_authority(&ca_key, now)?;
+        let ca_pem = certificate::issue_authority(CA, &ca_key, now)?;
         let names = server_names(more_names);
         let server = new_identity(&ca_pem, &ca_key, &Purpose::Server(&names), now)?;
         let admin = new_identity(&ca_pem, &ca_key, &ADMIN, now)?;
-        Ok(Pki { ca_pem, ca_key, server, admin, service_account_key: certificate::generate_key()? })
+        let (front_proxy, front_proxy_ca_key) = new_front_proxy(&ca_pem, now)?;
+        let service_account_key = certificate::generate_key()?;
+        Ok(Pki { ca_pem, ca_key, server, admin, front_proxy, front_proxy_ca_key, service_account_key })
     }
 
     /// The keys in `dir`; made if the directory does not exist. The server's certificate is renewed when it is about
@@ -80,12 +103,13 @@ impl Pki {
             pki.save(dir)?;
             return Ok(pki);
         }
-        let (ca_pem, ca_key) = load_authority(dir, now)?;
+        let (ca_pem, ca_key) = load_authority(dir, "ca", CA, now)?;
         let names = server_names(more_names);
         let server = load_or_renew(dir, "apiserver", &ca_pem, &ca_key, &Purpose::Server(&names), now)?;
         let admin = load_or_renew(dir, "admin", &ca_pem, &ca_key, &ADMIN, now)?;
+        let (front_proxy, front_proxy_ca_key) = open_front_proxy(dir, &ca_pem, now)?;
         let service_account_key = load_or_create_signing_key(dir)?;
-        Ok(Pki { ca_pem, ca_key, server, admin, service_account_key })
+        Ok(Pki { ca_pem, ca_key, server, admin, front_proxy, front_proxy_ca_key, service_account_key })
     }
 
     /// A client certificate for `user` in `group`.
@@ -101,6 +125,11 @@ impl Pki {
     /// The administrator's client certificate (group `system:masters`).
     pub fn admin(&self) -> &Identity {
         &self.admin
+    }
+
+    /// How the server calls extension API servers.
+    pub fn front_proxy(&self) -> &FrontProxy {
+        &self.front_proxy
     }
 
     /// The key that signs ServiceAccount tokens, as PKCS #8 DER.
@@ -128,6 +157,10 @@ impl Pki {
                 ("admin.key", self.admin.key_pem.as_bytes()),
                 ("apiserver.crt", self.server.certificate_pem.as_bytes()),
                 ("apiserver.key", self.server.key_pem.as_bytes()),
+                ("front-proxy-client.crt", self.front_proxy.identity.certificate_pem.as_bytes()),
+                ("front-proxy-client.key", self.front_proxy.identity.key_pem.as_bytes()),
+                ("front-proxy-ca.key", self.front_proxy_ca_key.serialize_pem().as_bytes()),
+                ("front-proxy-ca.crt", self.front_proxy.request_header_ca_pem.as_bytes()),
                 ("ca.key", self.ca_key.serialize_pem().as_bytes()),
                 ("ca.crt", self.ca_pem.as_bytes()),
             ],
@@ -162,8 +195,43 @@ fn new_identity(
     Ok(Identity { certificate_pem, key_pem: key.serialize_pem() })
 }
 
-fn load_authority(dir: &Path, now: Timestamp) -> Result<(String, KeyPair), PkiError> {
-    let (crt, key) = (dir.join("ca.crt"), dir.join("ca.key"));
+fn new_front_proxy(client_ca_pem: &str, now: Timestamp) -> Result<(FrontProxy, KeyPair), rcgen::Error> {
+    let ca_key = certificate::generate_key()?;
+    let request_header_ca_pem = certificate::issue_authority(FRONT_PROXY_CA, &ca_key, now)?;
+    let identity = new_identity(&request_header_ca_pem, &ca_key, &FRONT_PROXY, now)?;
+    Ok((FrontProxy { client_ca_pem: client_ca_pem.to_owned(), request_header_ca_pem, identity }, ca_key))
+}
+
+/// Directories of older versions have no such files: they are made.
+fn open_front_proxy(
+    dir: &Path,
+    client_ca_pem: &str,
+    now: Timestamp,
+) -> Result<(FrontProxy, KeyPair), PkiError> {
+    let (crt, key) = (format!("{FRONT_PROXY_CA}.crt"), format!("{FRONT_PROXY_CA}.key"));
+    if !dir.join(&crt).exists() && !dir.join(&key).exists() {
+        let ca_key = certificate::generate_key()?;
+        let ca_pem = certificate::issue_authority(FRONT_PROXY_CA, &ca_key, now)?;
+        // What a lost authority has signed is of no use.
+        for old in [format!("{FRONT_PROXY_CLIENT}.crt"), format!("{FRONT_PROXY_CLIENT}.key")] {
+            let _ = fs::remove_file(dir.join(old));
+        }
+        files::write_durably(dir, &[(&key, ca_key.serialize_pem().as_bytes()), (&crt, ca_pem.as_bytes())])?;
+    }
+    let (ca_pem, ca_key) = load_authority(dir, FRONT_PROXY_CA, FRONT_PROXY_CA, now)?;
+    let identity = load_or_renew(dir, FRONT_PROXY_CLIENT, &ca_pem, &ca_key, &FRONT_PROXY, now)?;
+    let client_ca_pem = client_ca_pem.to_owned();
+    Ok((FrontProxy { client_ca_pem, request_header_ca_pem: ca_pem, identity }, ca_key))
+}
+
+fn load_authority(
+    dir: &Path,
+    file: &str,
+    common_name: &str,
+    now: Timestamp,
+) -> Result<(String, KeyPair), PkiError> {
+    let (crt_name, key_name) = (format!("{file}.crt"), format!("{file}.key"));
+    let (crt, key) = (dir.join(&crt_name), dir.join(&key_name));
     let unusable = |path: &Path, problem| {
         let remedy = format!(
             "restore it from a backup, or delete {} to start with new keys (old kubeconfig files and tokens stop working)",
@@ -175,14 +243,14 @@ fn load_authority(dir: &Path, now: Timestamp) -> Result<(String, KeyPair), PkiEr
     let ca_key = certificate::parse_key(&key_pem).map_err(|p| unusable(&key, p))?;
     let Some(ca_pem) = files::read_if_there(&crt)? else {
         // Same key and name: whoever trusts the lost certificate trusts this one's signatures as well.
-        let ca_pem = certificate::issue_authority(&ca_key, now)?;
-        files::write_durably(dir, &[("ca.crt", ca_pem.as_bytes())])?;
+        let ca_pem = certificate::issue_authority(common_name, &ca_key, now)?;
+        files::write_durably(dir, &[(&crt_name, ca_pem.as_bytes())])?;
         return Ok((ca_pem, ca_key));
     };
     let der = certificate::certificate(&ca_pem).map_err(|p| unusable(&crt, p))?;
     let fields = certificate::fields(&der).map_err(|p| unusable(&crt, p))?;
     if !certificate::belongs_to(&ca_key, &fields) {
-        return Err(unusable(&key, "is not the key of ca.crt"));
+        return Err(unusable(&key, "is not the key of its certificate"));
     }
     if !fields.is_ca() {
         return Err(unusable(&crt, "is not the certificate of an authority"));
@@ -229,7 +297,7 @@ fn load_or_renew(
         let ca = certificate::certificate(ca_pem).map_err(|p| unusable(&crt, p))?;
         let ca = certificate::fields(&ca).map_err(|p| unusable(&crt, p))?;
         if fields.verify_signature(Some(ca.public_key())).is_err() {
-            return Err(unusable(&crt, "was not signed by ca.crt"));
+            return Err(unusable(&crt, "was not signed by the authority beside it"));
         }
         if !certificate::belongs_to(&key, &fields) {
             return Err(unusable(&key_file, "is not the key of its certificate"));
@@ -319,7 +387,9 @@ mod tests {
     fn a_deleted_leaf_or_signing_key_is_made_again() {
         let dir = tempfile::tempdir().unwrap();
         Pki::open(dir.path(), &[], NOW).unwrap();
-        for file in ["apiserver.crt", "apiserver.key", "admin.crt", "admin.key", "sa.key"] {
+        for file in
+            ["apiserver.crt", "apiserver.key", "admin.crt", "admin.key", "front-proxy-client.crt", "sa.key"]
+        {
             fs::remove_file(dir.path().join(file)).unwrap();
             Pki::open(dir.path(), &[], NOW).unwrap();
             assert!(dir.path().join(file).exists(), "{file}");

@@ -23,6 +23,7 @@ use parking_lot::Mutex;
 use shoal_objects::{Clock, Timestamp};
 
 use crate::access::UserInfo;
+use crate::aggregate::{Delegate, RequestInfo};
 use crate::negotiate::{BodyFormat, PatchKind, body_format, patch_kind};
 use crate::request::Target;
 use crate::serve::PeerAddress;
@@ -233,6 +234,19 @@ impl Trail {
             subresource: target.subresource.clone(),
             namespace: target.namespace.clone(),
             name: target.name.clone(),
+        });
+    }
+
+    /// Notes what a request that others answer is about.
+    pub fn delegates(&mut self, delegate: &Delegate, info: &RequestInfo) {
+        info.verb.clone_into(&mut self.verb);
+        self.object = (!info.resource.is_empty()).then(|| ObjectRef {
+            resource: info.resource.clone(),
+            group: delegate.group.clone(),
+            version: delegate.version.clone(),
+            subresource: info.subresource.clone(),
+            namespace: info.namespace.clone(),
+            name: info.name.clone(),
         });
     }
 

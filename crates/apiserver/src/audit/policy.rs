@@ -218,7 +218,8 @@ fn read_rule(value: &Value, at: &str) -> Read<Rule> {
         omit_stages: stages(fields, at)?,
         omit_managed_fields: flag(fields, at, "omitManagedFields")?,
     };
-    if !rule.paths.is_empty() && !(rule.resources.is_empty() && rule.namespaces.is_empty()) {
+    let about_resources = !rule.resources.is_empty() || !rule.namespaces.is_empty();
+    if about_resources && !rule.paths.is_empty() {
         return Err(format!(
             "{at}.nonResourceURLs: rules cannot apply to both regular resources and non-resource URLs"
         ));

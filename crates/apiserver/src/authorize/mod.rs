@@ -60,12 +60,18 @@ impl Authorizer {
         self.with_policy(|policy| policy.rules_of(user, namespace))
     }
 
+    /// Whether objects of this kind grant rights.
+    pub fn guards(resource: &Resource) -> bool {
+        &*resource.group == GROUP
+    }
+
     /// Refuses roles and bindings that would give more than the writer has, unless `escalate` or `bind` is granted.
     pub fn check_escalation(&self, user: &UserInfo, resource: &Resource, object: &Value) -> Outcome<()> {
-        if &*resource.group != GROUP || is_master(user) {
+        if !Authorizer::guards(resource) || is_master(user) {
             return Ok(());
         }
         let namespace = meta::namespace(object);
+        let mut missing_role = false;
         let (verb, kind, name, wanted) = match &*resource.plural {
             "roles" | "clusterroles" => {
                 ("escalate", &*resource.plural, meta::name(object).to_owned(), rules::read(&object["rules"]))
@@ -75,7 +81,8 @@ impl Authorizer {
                 let name = role["name"].as_str().unwrap_or_default().to_owned();
                 let kind = if role["kind"] == "ClusterRole" { "clusterroles" } else { "roles" };
                 let given = self.with_policy(|policy| policy.role(kind, namespace, &name));
-                ("bind", kind, name, given)
+                missing_role = given.is_none();
+                ("bind", kind, name, given.unwrap_or_default())
             }
         };
         let right = Attributes {
@@ -83,11 +90,26 @@ impl Authorizer {
             group: GROUP.to_owned(),
             resource: kind.to_owned(),
             namespace: namespace.to_owned(),
-            name,
+            name: name.clone(),
             ..Attributes::default()
         };
+        if self.allows(user, &right) {
+            return Ok(());
+        }
+        // A role that is yet to come could grant anything.
+        if missing_role {
+            let text = format!("{kind}.{GROUP} {name:?} not found");
+            return Err(Failure::new(StatusCode::NOT_FOUND, "NotFound", text).about(GROUP, kind, &name));
+        }
         let held = self.rules_of(user, namespace);
-        if rules::covers(&held, &wanted) || self.allows(user, &right) {
+        if rules::covers(&held, &wanted) {
+            // What others are labelled for can be anything too.
+            let gathers = &*resource.plural == "clusterroles"
+                && object.get("aggregationRule").is_some_and(|rule| !rule.is_null());
+            if gathers && !rules::covers(&held, &Rule::everything()) {
+                let text = "must have cluster-admin privileges to use the aggregationRule";
+                return Err(Failure::new(StatusCode::UNAUTHORIZED, "Unauthorized", text));
+            }
             return Ok(());
         }
         let missing = rules::missing(&held, &wanted);

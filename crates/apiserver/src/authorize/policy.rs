@@ -1,6 +1,6 @@
 //! The roles and bindings of a cluster, read once and asked often.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use futures::FutureExt as _;
 use serde_json::Value;
@@ -60,26 +60,30 @@ impl Policy {
         policy
     }
 
-    /// Gives aggregated ClusterRoles the rules of those they select, to any depth.
+    /// Gives aggregated ClusterRoles the rules of those they select, to any depth. Roles may select each other: each
+    /// counts once.
     fn aggregate(&mut self, store: &Store, aggregated: &[Value]) {
-        let all = if aggregated.is_empty() { Vec::new() } else { objects(store, TABLES[1]) };
-        // Each round carries rules one level up; there cannot be more levels than aggregated roles.
-        for _ in 0..aggregated.len().min(8) {
-            for role in aggregated {
-                let selectors = role["aggregationRule"]["clusterRoleSelectors"].as_array();
-                let mut rules: Vec<Rule> = Vec::new();
-                for selector in selectors.into_iter().flatten() {
-                    let Ok(selector) = LabelSelector::from_object(Some(selector)) else { continue };
-                    for part in
-                        all.iter().filter(|r| meta::name(r) != meta::name(role) && selector.matches_object(r))
-                    {
-                        let key = (String::new(), meta::name(part).to_owned());
+        if aggregated.is_empty() {
+            return;
+        }
+        let all = objects(store, TABLES[1]);
+        let selected: HashMap<&str, Vec<&str>> =
+            aggregated.iter().map(|role| (meta::name(role), selected_names(role, &all))).collect();
+        for name in selected.keys() {
+            let (mut reached, mut waiting) = (HashSet::new(), VecDeque::from([*name]));
+            let mut rules: Vec<Rule> = Vec::new();
+            while let Some(next) = waiting.pop_front() {
+                match selected.get(next) {
+                    _ if !reached.insert(next) => {}
+                    Some(parts) => waiting.extend(parts),
+                    None => {
+                        let key = (String::new(), next.to_owned());
                         rules.extend(self.roles.get(&key).cloned().unwrap_or_default());
                     }
                 }
-                rules.dedup();
-                self.roles.insert((String::new(), meta::name(role).to_owned()), rules);
             }
+            rules.dedup();
+            self.roles.insert((String::new(), (*name).to_owned()), rules);
         }
     }
 
@@ -93,10 +97,10 @@ impl Policy {
         self.applying(user, namespace).cloned().collect()
     }
 
-    /// The rules of a role.
-    pub fn role(&self, kind: &str, namespace: &str, name: &str) -> Vec<Rule> {
+    /// The rules of a role, if there is one of that name.
+    pub fn role(&self, kind: &str, namespace: &str, name: &str) -> Option<Vec<Rule>> {
         let namespace = if kind == "clusterroles" { "" } else { namespace };
-        self.roles.get(&(namespace.to_owned(), name.to_owned())).cloned().unwrap_or_default()
+        self.roles.get(&(namespace.to_owned(), name.to_owned())).cloned()
     }
 
     fn applying<'a>(&'a self, user: &'a UserInfo, namespace: &str) -> impl Iterator<Item = &'a Rule> {
@@ -114,6 +118,16 @@ impl Subject {
             Subject::Group(name) => user.groups.contains(name),
         }
     }
+}
+
+/// The names of the roles whose labels an aggregated one asks for.
+fn selected_names<'a>(role: &Value, all: &'a [Value]) -> Vec<&'a str> {
+    let mut names = Vec::new();
+    for selector in role["aggregationRule"]["clusterRoleSelectors"].as_array().into_iter().flatten() {
+        let Ok(selector) = LabelSelector::from_object(Some(selector)) else { continue };
+        names.extend(all.iter().filter(|part| selector.matches_object(part)).map(meta::name));
+    }
+    names
 }
 
 fn subject(subject: &Value, binding_namespace: &str) -> Option<Subject> {

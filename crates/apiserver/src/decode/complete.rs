@@ -8,16 +8,17 @@ use shoal_objects::{Map, Value};
 /// after defaulting and validation.
 pub fn complete(types: &Types, id: TypeId, object: &mut Value) {
     let Value::Object(map) = object else { return };
-    for field in &types.get(id).fields {
-        match (map.get_mut(&*field.name), field.empty) {
-            (Some(value), _) => complete_shape(types, &field.shape, value),
-            (None, Empty::Zero) => {
-                map.insert(field.name.to_string(), zero(types, &field.shape));
-            }
-            (None, Empty::Null) => {
-                map.insert(field.name.to_string(), Value::Null);
-            }
-            (None, Empty::Kept | Empty::Omitted) => {}
+    let described = types.get(id);
+    let mut cursor = 0;
+    for (name, value) in map.iter_mut().filter(|(_, value)| value.is_object() || value.is_array()) {
+        if let Some(field) = described.field_after(&mut cursor, name) {
+            complete_shape(types, &field.shape, value);
+        }
+    }
+    for field in described.fields.iter().filter(|field| matches!(field.empty, Empty::Zero | Empty::Null)) {
+        if !map.contains_key(&*field.name) {
+            let value = if field.empty == Empty::Zero { zero(types, &field.shape) } else { Value::Null };
+            map.insert(field.name.to_string(), value);
         }
     }
 }

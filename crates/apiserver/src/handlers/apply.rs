@@ -3,8 +3,8 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 use shoal_objects::managed_fields::{
-    self, Applied, Config, Conflict, KUBECTL, LAST_APPLIED, Writer, check, sync_last_applied,
-    take_managed_fields,
+    self, Account, Applied, Config, Conflict, Entries, KUBECTL, LAST_APPLIED, Writer, check,
+    sync_last_applied,
 };
 use shoal_objects::meta;
 
@@ -13,8 +13,9 @@ use crate::builtin;
 use crate::decode;
 use crate::handlers::create::{self, Written};
 use crate::handlers::ownership::{Ownership, Proposal, with_writer};
-use crate::handlers::update::{Change, Facet, modify_by};
-use crate::handlers::{Call, FieldValidation, conform_known, custom, default};
+use crate::handlers::repeated::Repeated;
+use crate::handlers::update::{Change, Facet, Present, modify_by};
+use crate::handlers::{Call, FieldValidation, custom, default};
 use crate::registry::Resource;
 use crate::response::Reply;
 use crate::status::{Failure, Outcome};
@@ -26,17 +27,38 @@ const TRIES: usize = 5;
 pub async fn apply(call: &Call<'_>, facet: Facet) -> Outcome<Reply> {
     let dry_run = call.dry_run("PatchOptions")?;
     let resource = &*call.target.resource;
-    let config = read(call, &resource.group, &resource.version, &resource.kind)?;
+    let mut config = None;
     for attempt in 1.. {
-        if call.stored().await.is_err() && facet == Facet::Main {
-            match create(call, &config, dry_run).await {
+        let stored = call.stored().await;
+        let repeated = match &stored {
+            Ok(stored) => Repeated::of(call, stored).await,
+            Err(_) => None,
+        };
+        if let (Ok(stored), Some(repeated)) = (&stored, &repeated)
+            && repeated.is_known()
+        {
+            return call.answer_stored(200, stored).await;
+        }
+        let config = match &config {
+            Some(config) => config,
+            None => config.insert(read(call, &resource.group, &resource.version, &resource.kind)?),
+        };
+        if stored.is_err() && facet == Facet::Main {
+            match create(call, config, dry_run).await {
                 Err(failure) if failure.reason == "AlreadyExists" && attempt < TRIES => continue,
                 written => return create::answer(call, 201, &written?).await,
             }
         }
-        match modify_by(call, facet, dry_run, Change::Apply(&config)).await {
+        let quiet = repeated.is_some();
+        match modify_by(call, facet, dry_run, Change::Apply { config, quiet }).await {
             Err(failure) if failure.reason == "NotFound" && facet == Facet::Main && attempt < TRIES => {}
-            written => return create::answer(call, 200, &written?).await,
+            written => {
+                let written = written?;
+                if let (Written::Stored(now), Some(repeated)) = (&written, repeated) {
+                    repeated.remember(now);
+                }
+                return create::answer(call, 200, &written).await;
+            }
         }
     }
     Err(Failure::modified(resource, &call.target.name))
@@ -61,7 +83,7 @@ pub async fn scale(call: &Call<'_>, replicas_path: &[String]) -> Outcome<Written
     if let Some(replicas) = config.pointer("/spec/replicas") {
         crate::registry::custom::set_at_path(&mut parent, replicas_path, replicas.clone());
     }
-    modify_by(call, Facet::Main, dry_run, Change::Apply(&parent)).await
+    modify_by(call, Facet::Main, dry_run, Change::Apply { config: &parent, quiet: false }).await
 }
 
 /// Reads the configuration and refuses what could never be applied.
@@ -104,8 +126,8 @@ async fn create(call: &Call<'_>, config: &Value, dry_run: bool) -> Outcome<Writt
         return Err(Failure::not_found(resource, &call.target.name));
     }
     check_may_create(call)?;
-    let proposal = propose(call, Facet::Main, &json!({}), config).await?;
-    let Some(Proposal { object, ownership: Ownership::Applied(entries) }) = proposal else {
+    let nothing = (&json!({}), &Entries::default());
+    let Some((object, account)) = applied(call, Facet::Main, nothing, config, false).await? else {
         return Err(Failure::bad_request("the configuration is empty"));
     };
     if !meta::uid(&object).is_empty() {
@@ -115,7 +137,7 @@ async fn create(call: &Call<'_>, config: &Value, dry_run: bool) -> Outcome<Writt
         );
         return Err(Failure::conflict(&resource.group, &resource.plural, &call.target.name, &why));
     }
-    create::insert(call, object, Some(entries), dry_run).await
+    create::insert(call, object, Some(account), dry_run).await
 }
 
 /// Whoever applies what does not exist needs the right to create it.
@@ -140,36 +162,49 @@ fn check_may_create(call: &Call<'_>) -> Outcome<()> {
 pub async fn propose(
     call: &Call<'_>,
     facet: Facet,
-    current: &Value,
+    present: &Present<'_>,
     config: &Value,
+    quiet: bool,
 ) -> Outcome<Option<Proposal>> {
+    let applied = applied(call, facet, (&present.object, &present.entries), config, quiet).await?;
+    if applied.is_none() {
+        (call.target.resource.rules.warnings)(&present.object).into_iter().for_each(|text| call.warn(text));
+    }
+    Ok(applied.map(|(object, account)| Proposal { object, ownership: Ownership::Applied(account) }))
+}
+
+/// The object and its entries as the configuration makes them, in the form of their type. `None` when nothing changes,
+/// unless others want to know of that too.
+async fn applied(
+    call: &Call<'_>,
+    facet: Facet,
+    (live, entries): (&Value, &Entries<'_>),
+    config: &Value,
+    quiet: bool,
+) -> Outcome<Option<(Value, Account)>> {
     let resource = &*call.target.resource;
     let force = call.query.get("force").is_some() && call.query.flag("force");
-    let present = current.pointer("/metadata/managedFields");
     let applied = with_writer(call, facet, |writer| {
         let form =
             |why: String| form_failure(config, &resource.group, &resource.version, &resource.kind, &why);
         let parsed = Config::new(writer, config).map_err(form)?;
-        if parsed.is_in_effect(writer, present, current) && !annotation_differs(writer, current, config) {
+        if quiet && parsed.is_in_effect(writer, entries, live) && !annotation_differs(writer, live, config) {
             return Ok(None);
         }
-        let mut live = current.clone();
-        take_managed_fields(&mut live);
-        conform_known(resource, &mut live);
-        let applied = managed_fields::apply(writer, present, &live, parsed, force);
-        let Applied { object, managed_fields } = applied.map_err(|found| conflict_failure(&found))?;
-        let mut object = object.unwrap_or(live);
+        let applied = managed_fields::apply(writer, entries, live, parsed, force);
+        let Applied { object, entries } = applied.map_err(|found| conflict_failure(&found))?;
+        let mut object = object.unwrap_or_else(|| live.clone());
         if writer.manager == KUBECTL {
             sync_last_applied(&mut object, config);
         }
-        Ok(Some((object, managed_fields)))
+        Ok(Some((object, entries)))
     })
     .await?;
-    let Some((mut object, entries)) = applied? else { return Ok(None) };
+    let Some((mut object, account)) = applied? else { return Ok(None) };
     check_identity(call, &mut object)?;
     conform(resource, &mut object)?;
     default(resource, &mut object);
-    Ok(Some(Proposal { object, ownership: Ownership::Applied(entries) }))
+    Ok(Some((object, account)))
 }
 
 /// Whether the annotation that kubectl's older way of applying reads is there and out of date.

@@ -5,7 +5,7 @@ use shoal_objects::meta;
 use crate::admission;
 use crate::handlers::ownership::{Ownership, Proposal};
 use crate::handlers::update::{Facet, modify};
-use crate::handlers::{Call, conform_known, status_created};
+use crate::handlers::{Call, status_created};
 use crate::kinds::pod::{self, BindError};
 use crate::request::Target;
 use crate::response::Reply;
@@ -29,12 +29,13 @@ pub async fn create(call: &Call<'_>) -> Outcome<Reply> {
     let pod_call = call.about(pod_target);
     admission::subresource(call, &mut binding, dry_run).await?;
     let now = call.server.clock.now();
-    modify(&pod_call, Facet::Binding, dry_run, |current| {
-        let mut next = current.clone();
-        conform_known(&pod_call.target.resource, &mut next);
+    modify(&pod_call, Facet::Binding, dry_run, |present| {
+        let mut next = present.object.clone();
         pod::bind(&mut next, &binding, now).map_err(|error| match error {
             BindError::Invalid(errors) => Failure::internal(errors.to_string()),
-            BindError::Conflict(why) => Failure::conflict("", "pods/binding", meta::name(current), &why),
+            BindError::Conflict(why) => {
+                Failure::conflict("", "pods/binding", meta::name(&present.object), &why)
+            }
         })?;
         Ok(Some(Proposal { object: next, ownership: Ownership::Kept }))
     })

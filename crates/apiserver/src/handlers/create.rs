@@ -1,7 +1,7 @@
 //! POST to a collection.
 
 use serde_json::{Value, json};
-use shoal_objects::managed_fields::take_managed_fields;
+use shoal_objects::managed_fields::{Account, Entries, take_managed_fields};
 use shoal_objects::{Errors, Path, meta};
 use shoal_store::{EventKind, Object, Precondition, WriteError};
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use std::sync::Arc;
 use crate::admission;
 use crate::definitions;
 use crate::encode;
-use crate::handlers::update::Facet;
+use crate::handlers::update::{Facet, remove};
 use crate::handlers::{Call, complete, custom, default, ownership};
-use crate::kinds::{NameRule, definition, pod};
+use crate::kinds::{NameRule, approval, definition, pod};
 use crate::registry::Resource;
 use crate::response::Reply;
 use crate::status::{Failure, Outcome};
@@ -51,7 +51,7 @@ pub async fn answer(call: &Call<'_>, status: u16, written: &Written) -> Outcome<
 pub async fn insert(
     call: &Call<'_>,
     mut object: Value,
-    applied: Option<Value>,
+    applied: Option<Account>,
     dry_run: bool,
 ) -> Outcome<Written> {
     let resource = &*call.target.resource;
@@ -59,9 +59,12 @@ pub async fn insert(
     default(resource, &mut object);
     // What admission and the server add belongs to nobody.
     let sent = take_managed_fields(&mut object);
-    let entries = match applied {
-        Some(entries) => entries,
-        None => ownership::entries(call, Facet::Main, None, sent.as_ref(), (&json!({}), &object)).await?,
+    let account = match applied {
+        Some(account) => account,
+        None => {
+            let change = (&json!({}), &object);
+            ownership::account(call, Facet::Main, &Entries::default(), sent.as_ref(), change).await?
+        }
     };
     let generated = meta::name(&object).is_empty() && !meta::generate_name(&object).is_empty();
     admission::create(call, &mut object, dry_run).await?;
@@ -79,20 +82,25 @@ pub async fn insert(
             object.name.clone_from(&name);
         }
         complete(resource, &mut candidate);
-        ownership::set_entries(&mut candidate, entries.clone());
         custom::check_open(call, &name)?;
         if dry_run {
             if call.server.store.get(&resource.table, &key).await.is_some() {
                 return Err(Failure::already_exists(resource, &name));
             }
-            return Ok(Written::Shown(candidate));
+            return Ok(Written::Shown(ownership::with_entries(candidate, &account)));
         }
-        let draft = encode::draft(resource, &call.to_storage(candidate).await?);
+        let stored = call.to_storage(candidate).await?;
+        let draft = encode::draft_with(resource, &stored, &account.json);
         let put = call.server.store.put(&resource.table, &key, Precondition::Absent, |revision, _| {
             draft.seal(EventKind::Created, revision)
         });
         match put.await {
             Ok(object) => {
+                // The definition may have gone, with all objects it found, just before this one came.
+                if let Err(closed) = custom::check_open(call, &name) {
+                    let _ = remove(call, &object).await;
+                    return Err(closed);
+                }
                 reserved.keep();
                 charge.settle(call).await;
                 call.server.written(resource, &object).await;
@@ -190,6 +198,9 @@ fn builtin_errors(resource: &Resource, object: &Value) -> Errors {
         &mut errors,
     );
     (resource.rules.validate)(object, &mut errors);
+    if &*resource.table == definitions::TABLE {
+        approval::validate(object, &mut errors);
+    }
     if &*resource.table == "pods" {
         pod::validate::validate_pod_create(object, &mut errors);
     }

@@ -12,6 +12,7 @@ pub mod list;
 pub mod ownership;
 pub mod patch;
 pub mod pod_streams;
+pub mod repeated;
 pub mod reviews;
 pub mod scale;
 pub mod token;
@@ -26,6 +27,7 @@ use http::HeaderMap;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use shoal_objects::Errors;
+use shoal_objects::managed_fields::{self, Entries};
 use shoal_store::Object;
 
 use crate::access::UserInfo;
@@ -296,17 +298,30 @@ pub async fn all_shown(server: &Inner, resource: &Resource, objects: &[Arc<Objec
 }
 
 fn parsed(object: &Object) -> Outcome<Value> {
-    serde_json::from_slice(encode::object_slice(&object.value))
-        .map_err(|e| Failure::internal(format!("reading {} from the store: {e}", object.key)))
+    serde_json::from_slice(encode::object_slice(&object.value)).map_err(|e| unreadable(object, &e))
 }
 
 /// A stored object in the version of a resource whose versions no webhook converts, as those of all built-in kinds.
 pub fn served(resource: &Resource, object: &Object) -> Outcome<Value> {
-    let value = parsed(object)?;
+    Ok(as_served(resource, object, parsed(object)?))
+}
+
+/// A stored object in the version of a resource whose versions no webhook converts, its `managedFields` apart.
+pub fn served_apart<'o>(resource: &Resource, object: &'o Object) -> Outcome<(Value, Entries<'o>)> {
+    let (value, entries) = managed_fields::read_object(encode::object_slice(&object.value))
+        .map_err(|e| unreadable(object, &e))?;
+    Ok((as_served(resource, object, value), entries))
+}
+
+fn unreadable(object: &Object, error: &serde_json::Error) -> Failure {
+    Failure::internal(format!("reading {} from the store: {error}", object.key))
+}
+
+fn as_served(resource: &Resource, object: &Object, value: Value) -> Value {
     if resource.custom.as_ref().is_some_and(|custom| custom.is_verbatim(object.revision)) {
-        return Ok(value);
+        return value;
     }
-    Ok(from_storage(resource, value))
+    from_storage(resource, value)
 }
 
 /// An object in the version it is stored in, as a resource shows it.

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use http::header::USER_AGENT;
 use serde_json::Value;
-use shoal_objects::managed_fields::{self, Reach, Schema, Writer};
+use shoal_objects::managed_fields::{self, Account, Entries, Reach, Schema, Writer};
 
 use crate::builtin;
 use crate::conversion;
@@ -30,8 +30,8 @@ pub enum Ownership {
     Written,
     /// Nobody: entries stay as they are.
     Kept,
-    /// As an apply has found, null for nobody.
-    Applied(Value),
+    /// As an apply has found.
+    Applied(Account),
 }
 
 impl Proposal {
@@ -147,25 +147,22 @@ pub async fn with_writer<T>(
 }
 
 /// The entries after a write that made `new` of `old`; both are without entries. `sent` are those of the request.
-pub async fn entries(
+pub async fn account(
     call: &Call<'_>,
     facet: Facet,
-    present: Option<&Value>,
+    present: &Entries<'_>,
     sent: Option<&Value>,
     (old, new): (&Value, &Value),
-) -> Outcome<Value> {
-    let start = managed_fields::given_entries(present, sent, &call.target.subresource);
-    if old == new && start.as_deref() == present {
-        return Ok(present.cloned().unwrap_or_default());
-    }
-    with_writer(call, facet, |writer| managed_fields::update(writer, start.as_deref(), old, new)).await
+) -> Outcome<Account> {
+    with_writer(call, facet, |writer| managed_fields::update(writer, present, sent, old, new)).await
 }
 
-/// Puts entries into an object.
-pub fn set_entries(object: &mut Value, entries: Value) {
-    if !entries.is_null()
+/// An object with its entries, for answers that are not made from what is stored.
+pub fn with_entries(mut object: Value, account: &Account) -> Value {
+    if let Ok(entries) = serde_json::from_str(&account.json)
         && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
     {
         metadata.insert("managedFields".to_owned(), entries);
     }
+    object
 }

@@ -31,9 +31,11 @@ pub async fn patch(call: &Call<'_>, facet: Facet) -> Outcome<Reply> {
     let patch = read(call, kind)?;
     let dry_run = call.dry_run("PatchOptions")?;
     let resource = call.target.resource.clone();
-    let written = modify(call, facet, dry_run, |current| {
-        let mut proposed = apply(resource.type_id, &patch, current)?;
-        check_identity(&proposed, current, &call.target.name)?;
+    let written = modify(call, facet, dry_run, |present| {
+        // Patches are made for what the client has seen.
+        let current = present.seen(&resource)?;
+        let mut proposed = apply(resource.type_id, &patch, &current)?;
+        check_identity(&proposed, &current, &call.target.name)?;
         conform(call, &resource, &patch, &mut proposed)?;
         default(&resource, &mut proposed);
         Ok(Some(Proposal::written(proposed)))

@@ -64,7 +64,8 @@ async fn set(
     dry_run: bool,
     mut wanted: impl FnMut(&Value) -> Outcome<Value> + Send,
 ) -> Outcome<Reply> {
-    let written = modify(call, Facet::Main, dry_run, |object| {
+    let written = modify(call, Facet::Main, dry_run, |present| {
+        let object = &present.object;
         let scale = wanted(object)?;
         let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
         if replicas < 0 && custom_paths(call).is_none() {

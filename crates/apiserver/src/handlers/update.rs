@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use shoal_objects::managed_fields::{same_but_for_time, take_managed_fields};
+use shoal_objects::managed_fields::{Entries, take_managed_fields};
 use shoal_objects::{Errors, Path, meta};
 use shoal_store::{EventKind, Object, Precondition, WriteError};
 
 use crate::admission;
+use crate::conversion;
 use crate::encode;
 use crate::handlers::create::{self, Written};
 use crate::handlers::ownership::{self, Ownership, Proposal};
-use crate::handlers::{Call, apply, complete, conform_known, custom, default};
+use crate::handlers::{Call, apply, complete, conform_known, custom, default, served, served_apart};
 use crate::kinds::{namespace, pod};
 use crate::registry::Resource;
 use crate::response::Reply;
@@ -98,12 +99,55 @@ fn check_name(call: &Call<'_>, object: &mut Value) -> Outcome<()> {
     Ok(())
 }
 
+/// An object as a change finds it.
+pub struct Present<'o> {
+    /// As it is stored.
+    pub stored: &'o Object,
+    /// In the version of the request, without its entries and without what only the wire shows: nulls, zeros, empty
+    /// lists. Rules compare such objects.
+    pub object: Value,
+    /// Who owns what.
+    pub entries: Entries<'o>,
+    /// As a webhook has converted it.
+    converted: Option<Value>,
+}
+
 /// How the new object is made from the present one.
 pub enum Change<'a> {
     /// By a function.
-    By(&'a mut (dyn FnMut(&Value) -> Outcome<Option<Proposal>> + Send)),
-    /// By applying this configuration.
-    Apply(&'a Value),
+    By(&'a mut (dyn FnMut(&Present<'_>) -> Outcome<Option<Proposal>> + Send)),
+    /// By applying a configuration.
+    Apply {
+        /// What is applied.
+        config: &'a Value,
+        /// Nobody wants to know of an apply that changes nothing.
+        quiet: bool,
+    },
+}
+
+impl<'o> Present<'o> {
+    async fn read(call: &Call<'_>, stored: &'o Object) -> Outcome<Present<'o>> {
+        let resource = &*call.target.resource;
+        let (mut object, entries) = served_apart(resource, stored)?;
+        let converted = match conversion::webhook(resource) {
+            Some(_) => Some(call.served(stored).await?),
+            None => None,
+        };
+        if let Some(converted) = &converted {
+            object.clone_from(converted);
+            take_managed_fields(&mut object);
+        }
+        conform_known(resource, &mut object);
+        Ok(Present { stored, object, entries, converted })
+    }
+
+    /// As clients see it.
+    pub fn seen(&self, resource: &Resource) -> Outcome<Value> {
+        match &self.converted {
+            Some(converted) => Ok(converted.clone()),
+            None => served(resource, self.stored),
+        }
+    }
 }
 
 /// Changes the object of the path: `propose` makes the new object from the present one.
@@ -111,7 +155,7 @@ pub async fn modify(
     call: &Call<'_>,
     facet: Facet,
     dry_run: bool,
-    mut propose: impl FnMut(&Value) -> Outcome<Option<Proposal>> + Send,
+    mut propose: impl FnMut(&Present<'_>) -> Outcome<Option<Proposal>> + Send,
 ) -> Outcome<Written> {
     modify_by(call, facet, dry_run, Change::By(&mut propose)).await
 }
@@ -127,70 +171,66 @@ pub async fn modify_by(
     let resource = &*call.target.resource;
     let mut stored = call.stored().await?;
     for _ in 0..TRIES {
-        let mut shown = call.served(&stored).await?;
+        let found = stored.clone();
+        let present = Present::read(call, &found).await?;
+        let current = &present.object;
         let proposal = match &mut change {
-            Change::By(propose) => propose(&shown)?,
-            Change::Apply(config) => apply::propose(call, facet, &shown, config).await?,
+            Change::By(propose) => propose(&present)?,
+            Change::Apply { config, quiet } => apply::propose(call, facet, &present, config, *quiet).await?,
         };
         let proposal = match proposal {
             Some(proposal) => proposal,
             // Whoever judges or changes objects is asked even if nothing would change.
             None if admission::is_watched(call, dry_run).await? => {
-                let mut same = shown.clone();
-                conform_known(resource, &mut same);
-                Proposal { object: same, ownership: Ownership::Kept }
+                Proposal { object: current.clone(), ownership: Ownership::Kept }
             }
             None => return Ok(Written::Stored(stored)),
         };
         let Proposal { object: mut proposed, ownership } = proposal;
-        let (present, sent) = (take_managed_fields(&mut shown), take_managed_fields(&mut proposed));
-        // Rules compare objects without what only the wire shows: nulls, zeros, empty lists.
-        let mut current = shown.clone();
-        conform_known(resource, &mut current);
-        let conditional = check_version(resource, &proposed, &current)?;
-        prepare(call, facet, &mut proposed, &current);
+        let sent = take_managed_fields(&mut proposed);
+        let conditional = check_version(resource, &proposed, current)?;
+        prepare(call, facet, &mut proposed, current);
         // What admission and the server add belongs to nobody.
-        let entries = match ownership {
-            Ownership::Kept => present.clone().unwrap_or_default(),
-            Ownership::Applied(entries) => entries,
+        let account = match ownership {
+            Ownership::Kept => present.entries.kept(),
+            Ownership::Applied(account) => account,
             Ownership::Written => {
-                let objects = (&current, &proposed);
-                ownership::entries(call, facet, present.as_ref(), sent.as_ref(), objects).await?
+                let objects = (current, &proposed);
+                ownership::account(call, facet, &present.entries, sent.as_ref(), objects).await?
             }
         };
-        if admission::update(call, facet, &mut proposed, &current, dry_run).await? {
+        if admission::update(call, facet, &mut proposed, current, dry_run).await? {
             // Webhooks may change no more than the client.
-            prepare(call, facet, &mut proposed, &current);
+            prepare(call, facet, &mut proposed, current);
         }
-        let reserved = call.server.allocate(resource, &mut proposed, Some(&current), dry_run)?;
-        validate(resource, facet, &proposed, &current)?;
-        let charge = admission::validate_update(call, facet, &proposed, &current, dry_run).await?;
+        let reserved = call.server.allocate(resource, &mut proposed, Some(current), dry_run)?;
+        validate(resource, facet, &proposed, current)?;
+        let charge = admission::validate_update(call, facet, &proposed, current, dry_run).await?;
         (resource.rules.warnings)(&proposed).into_iter().for_each(|text| call.warn(text));
         complete(resource, &mut proposed);
-        if proposed == shown && same_but_for_time(present.as_ref(), Some(&entries)) {
+        let finished = deletion_is_finished(&proposed, current);
+        let shown = (dry_run || finished).then(|| ownership::with_entries(proposed.clone(), &account));
+        let draft = encode::draft_with(resource, &call.to_storage(proposed).await?, &account.json);
+        if account.unchanged && draft.is_stored_in(&stored.value, &present.entries.kept().json) {
             return Ok(Written::Stored(stored));
         }
-        ownership::set_entries(&mut proposed, entries);
-        let finished = deletion_is_finished(&proposed, &current);
-        if dry_run {
-            return Ok(Written::Shown(proposed));
-        }
-        let key = stored.key.clone();
-        let result = if finished {
+        let result = match shown {
+            Some(shown) if dry_run => return Ok(Written::Shown(shown)),
             // The deletion shows the object as it was last stored.
-            remove(call, &stored).await.map(|_| Written::Shown(proposed))
-        } else {
-            let draft = encode::draft(resource, &call.to_storage(proposed).await?);
-            let precondition = Precondition::Revision(stored.revision);
-            let seal = |revision, _| draft.seal(EventKind::Updated, revision);
-            call.server.store.put(&resource.table, &key, precondition, seal).await.map(Written::Stored)
+            Some(shown) => remove(call, &stored).await.map(|_| Written::Shown(shown)),
+            None => {
+                let precondition = Precondition::Revision(stored.revision);
+                let seal = |revision, _| draft.seal(EventKind::Updated, revision);
+                let put = call.server.store.put(&resource.table, &stored.key, precondition, seal);
+                put.await.map(Written::Stored)
+            }
         };
         match result {
             Ok(written) => {
                 reserved.keep();
                 charge.settle(call).await;
                 if finished {
-                    call.server.release(resource, &current);
+                    call.server.release(resource, current);
                 }
                 if let Written::Stored(object) = &written {
                     call.server.written(resource, object).await;
@@ -230,17 +270,18 @@ fn check_version(resource: &Resource, proposed: &Value, current: &Value) -> Outc
         return Err(Failure::conflict(&resource.group, &resource.plural, name, &why));
     }
     let version = meta::resource_version(proposed);
-    if version.is_empty() || version == "0" {
+    if version.is_empty() {
         return Ok(false);
     }
-    if version.parse::<u64>().is_err() {
+    // A number, however it is written.
+    let Ok(number) = version.parse::<u64>() else {
         let text = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
         return Err(Failure::internal(text));
-    }
-    if version != meta::resource_version(current) {
+    };
+    if number != 0 && Ok(number) != meta::resource_version(current).parse() {
         return Err(Failure::modified(resource, name));
     }
-    Ok(true)
+    Ok(number != 0)
 }
 
 /// Carries over what this request may not change.

@@ -10,6 +10,7 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use shoal_objects::{Errors, Path};
 use shoal_store::{Event, EventKind, Object, Range, Watcher};
+use tokio::sync::futures::OwnedNotified;
 use tokio::time::{Instant, Sleep};
 
 use crate::audit::Pending;
@@ -18,9 +19,10 @@ use crate::encode;
 use crate::handlers::{Call, all_shown, list, served, view};
 use crate::kinds::options;
 use crate::metrics::Gauge;
-use crate::negotiate::View;
+use crate::negotiate::{Encoding, View};
+use crate::protobuf::{self, frames::Key};
 use crate::registry::Resource;
-use crate::response::Reply;
+use crate::response::{Reply, watch_type};
 use crate::selection::Selection;
 use crate::server::Inner;
 use crate::status::{Failure, Outcome};
@@ -40,6 +42,7 @@ pub struct WatchBody {
     resource: Arc<Resource>,
     namespace: String,
     selection: Selection,
+    encoding: Encoding,
     view: View,
     include: Include,
     /// Column definitions go with the first Table only.
@@ -52,6 +55,8 @@ pub struct WatchBody {
     initial_bookmark: Option<u64>,
     bookmark_at: std::pin::Pin<Box<Sleep>>,
     ends_at: std::pin::Pin<Box<Sleep>>,
+    /// Of custom kinds: ready when the kind may not be served any more.
+    kinds_changed: Option<std::pin::Pin<Box<OwnedNotified>>>,
     _open: Gauge,
     audit: Option<Pending>,
 }
@@ -109,7 +114,7 @@ pub async fn watch(call: &Call<'_>) -> Outcome<Reply> {
         })?,
     };
     if let Some(custom) = resource.custom.as_ref().filter(|custom| from != 0 && from < custom.since) {
-        return Ok(Reply::full(200, expired_event(from, custom.since), "application/json"));
+        return Ok(expired(call.accepted.encoding, from, custom.since));
     }
     let streaming_list = send_initial_events == Some(true);
     let skip_initial = send_initial_events == Some(false);
@@ -129,18 +134,21 @@ pub async fn watch(call: &Call<'_>) -> Outcome<Reply> {
         start = store.revision();
     }
     let Ok(watcher) = store.watch(&resource.table, start) else {
-        return Ok(Reply::full(200, expired_event(start, store.compacted()), "application/json"));
+        return Ok(expired(call.accepted.encoding, start, store.compacted()));
     };
     let seconds = match timeout {
         Some(n) if n > 0 => n.unsigned_abs().min(LONGEST),
         _ => SHORTEST + call.server.entropy.below(SHORTEST),
     };
     let now = Instant::now();
+    let kinds_changed = &call.server.kinds_changed;
+    let kinds_changed = resource.custom.is_some().then(|| Box::pin(kinds_changed.clone().notified_owned()));
     let body = WatchBody {
         server: call.server.clone(),
         resource,
         namespace,
         selection,
+        encoding: call.accepted.encoding,
         view: call.accepted.view,
         include,
         columns_sent: false,
@@ -151,15 +159,31 @@ pub async fn watch(call: &Call<'_>) -> Outcome<Reply> {
         initial_bookmark: (streaming_list && bookmarks).then_some(start),
         bookmark_at: Box::pin(tokio::time::sleep_until(now + BOOKMARK_EVERY)),
         ends_at: Box::pin(tokio::time::sleep_until(now + Duration::from_secs(seconds))),
+        kinds_changed,
         _open: call.server.metrics.watcher_opened(),
         audit: None,
     };
-    Ok(Reply::watch(body))
+    Ok(Reply::watch(body, call.accepted.encoding))
 }
 
-fn expired_event(asked: u64, oldest: u64) -> Bytes {
+/// A watch that ends before it begins.
+fn expired(encoding: Encoding, asked: u64, oldest: u64) -> Reply {
+    Reply::full(200, expired_event(encoding, asked, oldest), watch_type(encoding))
+}
+
+fn expired_event(encoding: Encoding, asked: u64, oldest: u64) -> Bytes {
     let failure = Failure::expired(format!("too old resource version: {asked} ({oldest})"));
-    encode::event_of("ERROR", &failure.to_status())
+    event_of(encoding, "ERROR", &failure.to_status())
+}
+
+/// An event made of an object that is not a stored buffer.
+fn event_of(encoding: Encoding, name: &str, object: &Value) -> Bytes {
+    if encoding == Encoding::Protobuf {
+        let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+        let encoded = protobuf::encode_response(text("apiVersion"), text("kind"), object);
+        return protobuf::watch_frame(name, &encoded.unwrap_or_default()).into();
+    }
+    encode::event_of(name, object)
 }
 
 impl WatchBody {
@@ -187,7 +211,7 @@ impl WatchBody {
                         self.phase = Phase::Live;
                     }
                     let changes = batch.into_iter().map(|o| (EventKind::Created, o, None)).collect();
-                    if let Some(frames) = self.frames(changes, then) {
+                    if let Some(frames) = self.frames(changes, then, false) {
                         return Poll::Ready(Some(frames));
                     }
                 }
@@ -195,14 +219,18 @@ impl WatchBody {
                     Poll::Ready(Ok(batch)) => {
                         self.follow_definition();
                         let changes = batch.events.iter().filter_map(|event| self.seen(event)).collect();
-                        if let Some(frames) = self.frames(changes, None) {
+                        if let Some(frames) = self.frames(changes, None, true) {
                             return Poll::Ready(Some(frames));
                         }
                     }
                     Poll::Ready(Err(_)) => {
                         self.phase = Phase::Closed;
                         let seen = self.watcher.progress();
-                        return Poll::Ready(Some(expired_event(seen, self.server.store.compacted())));
+                        return Poll::Ready(Some(expired_event(
+                            self.encoding,
+                            seen,
+                            self.server.store.compacted(),
+                        )));
                     }
                     Poll::Pending => return self.poll_timers(cx),
                 },
@@ -233,25 +261,29 @@ impl WatchBody {
             let revision = self.watcher.progress();
             return Poll::Ready(self.bookmarks.then(|| self.bookmark(revision, false)));
         }
-        let custom = self.resource.custom.is_some();
-        if (self.bookmarks || custom) && self.bookmark_at.poll_unpin(cx).is_ready() {
+        while let Some(changed) = &mut self.kinds_changed
+            && changed.poll_unpin(cx).is_ready()
+        {
+            // Listen first, look then: nothing is missed in between.
+            *changed = Box::pin(self.server.kinds_changed.clone().notified_owned());
             if self.is_gone() {
                 self.phase = Phase::Closed;
                 return Poll::Ready(None);
             }
+        }
+        if self.bookmarks && self.bookmark_at.poll_unpin(cx).is_ready() {
             self.bookmark_at.as_mut().reset(Instant::now() + BOOKMARK_EVERY);
             // Have the new deadline wake this task.
             let _ = self.bookmark_at.poll_unpin(cx);
-            if self.bookmarks {
-                let revision = self.watcher.progress();
-                return Poll::Ready(Some(self.bookmark(revision, false)));
-            }
+            let revision = self.watcher.progress();
+            return Poll::Ready(Some(self.bookmark(revision, false)));
         }
         Poll::Pending
     }
 
     /// The events of some changes; nothing yet when a webhook has to convert their objects first.
-    fn frames(&mut self, changes: Vec<Change>, then: Option<u64>) -> Option<Bytes> {
+    /// What was there before the watch is not kept for others.
+    fn frames(&mut self, changes: Vec<Change>, then: Option<u64>, kept: bool) -> Option<Bytes> {
         if conversion::webhook(&self.resource).is_some() && !changes.is_empty() {
             let (server, resource) = (self.server.clone(), self.resource.clone());
             let stored: Vec<Arc<Object>> = changes.iter().map(|(_, object, _)| object.clone()).collect();
@@ -260,7 +292,7 @@ impl WatchBody {
             return None;
         }
         let mut frames: Vec<Bytes> =
-            changes.iter().map(|(kind, object, at)| self.frame(*kind, object, *at)).collect();
+            changes.iter().map(|(kind, object, at)| self.frame(*kind, object, *at, kept)).collect();
         frames.extend(then.map(|revision| self.bookmark(revision, true)));
         (!frames.is_empty()).then(|| join(frames))
     }
@@ -272,12 +304,12 @@ impl WatchBody {
             Ok(objects) => objects,
             Err(failure) => {
                 self.phase = Phase::Closed;
-                return Some(encode::event_of("ERROR", &failure.to_status()));
+                return Some(event_of(self.encoding, "ERROR", &failure.to_status()));
             }
         };
         let mut frames: Vec<Bytes> = Vec::with_capacity(objects.len() + 1);
         for ((kind, _, at), object) in changes.into_iter().zip(objects) {
-            frames.push(self.event(kind, object, at));
+            frames.push(self.event(event_name(kind), object, at));
         }
         frames.extend(then.map(|revision| self.bookmark(revision, true)));
         (!frames.is_empty()).then(|| join(frames))
@@ -303,27 +335,41 @@ impl WatchBody {
         }
     }
 
-    fn frame(&mut self, kind: EventKind, object: &Arc<Object>, at: Option<u64>) -> Bytes {
-        if self.view == View::Full && self.resource.shows_as_stored(object) {
+    fn frame(&mut self, kind: EventKind, object: &Arc<Object>, at: Option<u64>, kept: bool) -> Bytes {
+        let name = event_name(kind);
+        if self.encoding == Encoding::Protobuf && kept {
+            let key = Key {
+                revision: object.revision,
+                shown_at: at,
+                event: name,
+                view: self.view,
+                resource: Arc::as_ptr(&self.resource).addr(),
+            };
+            let server = self.server.clone();
+            return server.frames.get(key, object.value.len(), || self.made_frame(name, object, at));
+        }
+        if self.encoding != Encoding::Protobuf
+            && self.view == View::Full
+            && self.resource.shows_as_stored(object)
+        {
             return match at {
                 None => encode::event(&object.value, kind),
                 Some(revision) => encode::event_at(&object.value, kind, revision),
             };
         }
-        let value = served(&self.resource, object).unwrap_or(Value::Null);
-        self.event(kind, value, at)
+        self.made_frame(name, object, at)
     }
 
-    fn event(&mut self, kind: EventKind, mut value: Value, at: Option<u64>) -> Bytes {
+    fn made_frame(&mut self, name: &str, object: &Arc<Object>, at: Option<u64>) -> Bytes {
+        let value = served(&self.resource, object).unwrap_or(Value::Null);
+        self.event(name, value, at)
+    }
+
+    fn event(&mut self, name: &str, mut value: Value, at: Option<u64>) -> Bytes {
         if let Some(revision) = at {
             value["metadata"]["resourceVersion"] = Value::from(revision.to_string());
         }
-        let name = match kind {
-            EventKind::Created => "ADDED",
-            EventKind::Updated => "MODIFIED",
-            EventKind::Deleted => "DELETED",
-        };
-        encode::event_of(name, &self.shown(value))
+        event_of(self.encoding, name, &self.shown(value))
     }
 
     fn shown(&mut self, object: Value) -> Value {
@@ -337,7 +383,15 @@ impl WatchBody {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
         let object = json!({"kind": &*self.resource.kind, "apiVersion": &*self.resource.api_version, "metadata": metadata});
-        encode::event_of("BOOKMARK", &self.shown(object))
+        event_of(self.encoding, "BOOKMARK", &self.shown(object))
+    }
+}
+
+fn event_name(kind: EventKind) -> &'static str {
+    match kind {
+        EventKind::Created => "ADDED",
+        EventKind::Updated => "MODIFIED",
+        EventKind::Deleted => "DELETED",
     }
 }
 

@@ -1,10 +1,13 @@
 //! apiregistration.k8s.io/v1 APIService.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use shoal_objects::{Errors, Path, meta, names};
 
-use super::access::{bool_at, existing_mut, field, int_at, is_set, set_default, str_at};
+use super::access::{bool_at, existing_mut, field, int_at, is_set, part, set, set_default, str_at};
 use super::{NameRule, Rules, checks, net};
+
+/// What the condition of an APIService without a Service says.
+pub const LOCAL: &str = "Local APIServices are always available";
 
 /// The rules of APIService.
 pub const RULES: Rules = Rules {
@@ -12,6 +15,15 @@ pub const RULES: Rules = Rules {
         if let Some(reference) = existing_mut(service, "spec").and_then(|spec| existing_mut(spec, "service"))
         {
             set_default(reference, "port", 443);
+        }
+    },
+    prepare_create: |service| {
+        if field(part(service, "spec"), "service").is_none() {
+            let since = part(part(service, "metadata"), "creationTimestamp").clone();
+            let condition = json!({
+                "type": "Available", "status": "True", "reason": "Local", "message": LOCAL, "lastTransitionTime": since,
+            });
+            set(service, "status", json!({"conditions": [condition]}));
         }
     },
     validate,
@@ -79,7 +91,6 @@ fn validate(service: &Value, errors: &mut Errors) {
 mod tests {
     use super::super::testing::causes;
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn the_name_says_what_is_served() {

@@ -6,7 +6,7 @@ use shoal_objects::{Errors, Path, Value, json_path::JsonPath, names};
 
 use super::access::{bool_at, child_mut, field, list_at, part, set, set_default, set_default_str, str_at};
 use super::checks::{immutable, text};
-use super::{NameRule, Rules};
+use super::{NameRule, Rules, approval};
 use crate::cel::rules::CompiledRules;
 use crate::registry::custom::has_condition;
 
@@ -49,7 +49,6 @@ const AT_ROOT: [&str; 22] = [
     "x-kubernetes-preserve-unknown-fields",
     "x-kubernetes-validations",
 ];
-const APPROVED: &str = "api-approved.kubernetes.io";
 
 fn default(definition: &mut Value) {
     let Some(spec) = child_mut(definition, "spec") else { return };
@@ -108,7 +107,6 @@ fn validate_new(definition: &Value, errors: &mut Errors) {
                    spec.versions[*].schema instead";
         errors.invalid(&path.child("preserveUnknownFields"), &json!(true), why);
     }
-    approval(definition, errors);
     status(definition, errors);
 }
 
@@ -367,26 +365,6 @@ fn conversion(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Groups of the Kubernetes project need its consent.
-fn approval(definition: &Value, errors: &mut Errors) {
-    let group = str_at(part(definition, "spec"), "group");
-    let protected = ["k8s.io", "kubernetes.io"]
-        .iter()
-        .any(|domain| group.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.')));
-    if !protected {
-        return;
-    }
-    let (metadata, place) = (Path::new("metadata"), "annotations");
-    let annotations = metadata.child(place);
-    let why = "protected groups must have approval annotation \"api-approved.kubernetes.io\", see \
-               https://github.com/kubernetes/enhancements/pull/1111";
-    match shoal_objects::meta::annotation(definition, APPROVED) {
-        None | Some("") => errors.required(&annotations.key(APPROVED), why),
-        Some(text) if text.starts_with("unapproved") || text.starts_with("https://") => {}
-        Some(text) => errors.invalid_str(&annotations.key(APPROVED), text, why),
-    }
-}
-
 fn status(definition: &Value, errors: &mut Errors) {
     let status = part(definition, "status");
     let path = Path::new("status");
@@ -427,6 +405,7 @@ fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
         immutable(new_names, old_names, "kind", &names, errors);
     }
     immutable(new_spec, old_spec, "group", &path, errors);
+    approval::validate_update(new, old, errors);
     immutable(new_names, old_names, "plural", &names, errors);
 }
 

@@ -8,6 +8,7 @@ pub mod addresses;
 pub mod admission_policy;
 mod admission_rules;
 pub mod api_service;
+pub mod approval;
 pub mod certificates;
 pub mod checks;
 pub mod claim;

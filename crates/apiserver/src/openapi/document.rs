@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::dialect::Dialect;
+use super::gnostic;
 use super::paths;
 use super::schema::Models;
 use crate::health;
@@ -78,59 +79,107 @@ pub fn everything(registry: &Registry) -> Subject {
     }
 }
 
+/// A part of a document that has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Path,
+    Model,
+}
+
 /// Writes the document as JSON.
 pub fn write(subject: &Subject, out: &mut dyn Write) -> io::Result<()> {
     let dialect = if subject.path.is_empty() { Dialect::V2 } else { Dialect::V3 };
-    let versions: Vec<(&str, &str)> = subject.group_versions.iter().map(|(g, v)| (&**g, &**v)).collect();
-    let models = Models::new(dialect, &versions);
-    let version = health::version()["gitVersion"].clone();
-    let info = json!({"title": "Kubernetes", "version": version});
+    let (info, scheme) = (info(), security_scheme());
     match dialect {
         Dialect::V2 => write!(out, "{{\"swagger\":\"2.0\",\"info\":{info},\"paths\":")?,
         Dialect::V3 => write!(out, "{{\"openapi\":\"3.0.0\",\"info\":{info},\"paths\":")?,
     }
-
-    let mut named = BTreeSet::new();
-    let mut entries = Entries::new(out);
-    for (path, item) in small_paths(subject, dialect) {
-        entries.write(&path, &item)?;
-        references(&item, &mut named);
-    }
-    for resource in &subject.resources {
-        for (path, item) in paths::of_resource(dialect, resource) {
-            entries.write(&path, &item)?;
-            references(&item, &mut named);
-        }
-    }
-    let out = entries.finish()?;
-
-    out.write_all(match dialect {
+    let models = match dialect {
         Dialect::V2 => b",\"definitions\":".as_slice(),
         Dialect::V3 => b",\"components\":{\"schemas\":".as_slice(),
+    };
+    let mut paths = Entries::new();
+    let mut entries: Option<Entries> = None;
+    parts(subject, dialect, |part, name, value| match part {
+        Part::Path => paths.write(out, name, value),
+        Part::Model => {
+            if entries.is_none() {
+                paths.finish(out)?;
+                out.write_all(models)?;
+            }
+            entries.get_or_insert_with(Entries::new).write(out, name, value)
+        }
     })?;
-    let mut entries = Entries::new(out);
-    for resource in subject.resources.iter().filter(|r| r.type_id.is_none()) {
-        for (name, schema) in untyped(resource, dialect) {
-            entries.write(&name, &schema)?;
-            references(&schema, &mut named);
-            named.remove(&name);
-        }
+    if entries.is_none() {
+        paths.finish(out)?;
+        out.write_all(models)?;
     }
-    for name in models.closure(named) {
-        if let Some(schema) = models.schema(&name) {
-            entries.write(&name, &schema)?;
-        }
-    }
-    let out = entries.finish()?;
-    let scheme = json!({"BearerToken": {
-        "description": "Bearer Token authentication", "in": "header", "name": "authorization", "type": "apiKey",
-    }});
+    entries.unwrap_or_else(Entries::new).finish(out)?;
     match dialect {
         Dialect::V2 => {
             write!(out, ",\"securityDefinitions\":{scheme},\"security\":[{{\"BearerToken\":[]}}]}}")
         }
         Dialect::V3 => write!(out, ",\"securitySchemes\":{scheme}}}}}"),
     }
+}
+
+/// Writes the Swagger 2 document as protobuf.
+pub fn write_protobuf(subject: &Subject, out: &mut dyn Write) -> io::Result<()> {
+    let mut document = gnostic::Document::new(&json!({
+        "swagger": "2.0", "info": info(), "security": [{"BearerToken": []}], "securityDefinitions": security_scheme(),
+    }));
+    parts(subject, Dialect::V2, |part, name, value| {
+        match part {
+            Part::Path => document.path(name, value),
+            Part::Model => document.definition(name, value),
+        }
+        Ok(())
+    })?;
+    out.write_all(&document.finish())
+}
+
+fn info() -> Value {
+    json!({"title": "Kubernetes", "version": health::version()["gitVersion"]})
+}
+
+fn security_scheme() -> Value {
+    json!({"BearerToken": {
+        "description": "Bearer Token authentication", "in": "header", "name": "authorization", "type": "apiKey",
+    }})
+}
+
+/// Hands out all paths, then the models they refer to.
+fn parts(
+    subject: &Subject,
+    dialect: Dialect,
+    mut part: impl FnMut(Part, &str, &Value) -> io::Result<()>,
+) -> io::Result<()> {
+    let versions: Vec<(&str, &str)> = subject.group_versions.iter().map(|(g, v)| (&**g, &**v)).collect();
+    let models = Models::new(dialect, &versions);
+    let mut named = BTreeSet::new();
+    for (path, item) in small_paths(subject, dialect) {
+        part(Part::Path, &path, &item)?;
+        references(&item, &mut named);
+    }
+    for resource in &subject.resources {
+        for (path, item) in paths::of_resource(dialect, resource) {
+            part(Part::Path, &path, &item)?;
+            references(&item, &mut named);
+        }
+    }
+    for resource in subject.resources.iter().filter(|r| r.type_id.is_none()) {
+        for (name, schema) in untyped(resource, dialect) {
+            part(Part::Model, &name, &schema)?;
+            references(&schema, &mut named);
+            named.remove(&name);
+        }
+    }
+    for name in models.closure(named) {
+        if let Some(schema) = models.schema(&name) {
+            part(Part::Model, &name, &schema)?;
+        }
+    }
+    Ok(())
 }
 
 /// Discovery and what else is one GET.
@@ -211,27 +260,25 @@ pub fn references(value: &Value, found: &mut BTreeSet<String>) {
 }
 
 /// An object written entry by entry.
-struct Entries<'a> {
-    out: &'a mut dyn Write,
+struct Entries {
     started: bool,
 }
 
-impl<'a> Entries<'a> {
-    fn new(out: &'a mut dyn Write) -> Entries<'a> {
-        Entries { out, started: false }
+impl Entries {
+    fn new() -> Entries {
+        Entries { started: false }
     }
 
-    fn write(&mut self, key: &str, value: &Value) -> io::Result<()> {
-        self.out.write_all(if self.started { b"," } else { b"{" })?;
+    fn write(&mut self, out: &mut dyn Write, key: &str, value: &Value) -> io::Result<()> {
+        out.write_all(if self.started { b"," } else { b"{" })?;
         self.started = true;
-        serde_json::to_writer(&mut *self.out, key)?;
-        self.out.write_all(b":")?;
-        serde_json::to_writer(&mut *self.out, value)?;
+        serde_json::to_writer(&mut *out, key)?;
+        out.write_all(b":")?;
+        serde_json::to_writer(out, value)?;
         Ok(())
     }
 
-    fn finish(self) -> io::Result<&'a mut dyn Write> {
-        self.out.write_all(if self.started { b"}" } else { b"{}" })?;
-        Ok(self.out)
+    fn finish(&self, out: &mut dyn Write) -> io::Result<()> {
+        out.write_all(if self.started { b"}" } else { b"{}" })
     }
 }

@@ -6,6 +6,9 @@
 
 mod dialect;
 mod document;
+mod gnostic;
+#[cfg(test)]
+mod gnostic_tests;
 mod operation;
 mod parameters;
 mod paths;
@@ -31,6 +34,7 @@ use ring::digest::{Context, SHA512};
 use serde_json::{Map, Value, json};
 use shoal_objects::Timestamp;
 
+use crate::aggregate::Delegates;
 use crate::negotiate;
 use crate::registry::{Registry, Resource};
 use crate::response::{Reply, accepts_gzip};
@@ -42,7 +46,31 @@ const YEAR: i64 = 365 * 24 * 3600;
 /// The documents made so far.
 #[derive(Default)]
 pub struct Documents {
-    made: Mutex<HashMap<String, Made>>,
+    made: Mutex<HashMap<(String, Form), Made>>,
+}
+
+/// How a document is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Form {
+    Json,
+    /// Swagger 2 only.
+    Protobuf,
+}
+
+impl Form {
+    fn content_type(self) -> &'static str {
+        match self {
+            Form::Json => "application/json",
+            Form::Protobuf => "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+        }
+    }
+
+    fn write(self, subject: &Subject, out: &mut dyn Write) -> io::Result<()> {
+        match self {
+            Form::Json => document::write(subject, out),
+            Form::Protobuf => document::write_protobuf(subject, out),
+        }
+    }
 }
 
 /// What is kept of a document.
@@ -59,6 +87,7 @@ struct Made {
 pub fn answer(
     documents: &Documents,
     registry: &Registry,
+    delegates: &Delegates,
     path: &str,
     headers: &HeaderMap,
     hash: Option<&str>,
@@ -66,7 +95,7 @@ pub fn answer(
 ) -> Outcome<Reply> {
     if path == "v3" {
         // As plain text, like the real server.
-        return Ok(Reply::text(200, index(documents, registry)?.to_string()));
+        return Ok(Reply::text(200, index(documents, registry, delegates)?.to_string()));
     }
     let subject = match path.strip_prefix("v3/") {
         Some(path) => document::subject(registry, path),
@@ -74,10 +103,12 @@ pub fn answer(
         None => None,
     };
     let Some(subject) = subject else { return Ok(bare(404)) };
-    if !negotiate::accept(headers, false).is_ok_and(negotiate::Accepted::is_json) {
-        return Ok(bare(406));
-    }
-    let document = documents.get(&subject)?;
+    let form = match negotiate::accept_swagger(headers) {
+        Some(true) if subject.path.is_empty() => Form::Protobuf,
+        _ if negotiate::accept(headers, false).is_ok_and(negotiate::Accepted::is_json) => Form::Json,
+        _ => return Ok(bare(406)),
+    };
+    let document = documents.get(&subject, form)?;
     let tag = format!("\"{}\"", document.hash);
     let mut reply = match hash.filter(|hash| !hash.is_empty() && !subject.path.is_empty()) {
         Some(hash) if *hash != *document.hash => {
@@ -87,9 +118,9 @@ pub fn answer(
         }
         hash => {
             let mut reply = if knows(headers, &tag) {
-                Reply::full(304, "", "application/json")
+                Reply::full(304, "", form.content_type())
             } else {
-                body(&document, headers)?
+                body(&document, form, headers)?
             };
             if hash.is_some() {
                 add(&mut reply, CACHE_CONTROL, "public, immutable");
@@ -109,7 +140,7 @@ fn bare(status: u16) -> Reply {
 }
 
 /// Where every document is found.
-fn index(documents: &Documents, registry: &Registry) -> Outcome<Value> {
+fn index(documents: &Documents, registry: &Registry, delegates: &Delegates) -> Outcome<Value> {
     let mut paths = Map::new();
     for path in document::all(registry) {
         if let Some(subject) = document::subject(registry, &path) {
@@ -118,7 +149,19 @@ fn index(documents: &Documents, registry: &Registry) -> Outcome<Value> {
         }
     }
     documents.forget_others(&paths);
+    // Documents of group versions that others serve are theirs.
+    for delegate in delegates.iter() {
+        let path = paths_of(&delegate.group, &delegate.version);
+        match &delegate.discovered().open_api {
+            Some(url) => paths.insert(path, json!({"serverRelativeURL": url})),
+            None => paths.remove(&path),
+        };
+    }
     Ok(json!({"paths": paths}))
+}
+
+fn paths_of(group: &str, version: &str) -> String {
+    format!("apis/{group}/{version}")
 }
 
 fn url(path: &str, hash: &str) -> String {
@@ -128,33 +171,36 @@ fn url(path: &str, hash: &str) -> String {
 impl Documents {
     /// The hash of a document that need not be kept.
     fn hash(&self, subject: &Subject) -> Outcome<Arc<str>> {
-        if let Some(made) = self.kept(subject) {
+        if let Some(made) = self.kept(subject, Form::Json) {
             return Ok(made.hash);
         }
         let hash = hash_of(|out| document::write(subject, out)).map_err(|e| internal(&e))?;
-        self.keep(subject, Made { of: subject.resources.clone(), hash: hash.clone(), gzip: None });
+        self.keep(
+            subject,
+            Form::Json,
+            Made { of: subject.resources.clone(), hash: hash.clone(), gzip: None },
+        );
         Ok(hash)
     }
 
     /// The document, compressed.
-    fn get(&self, subject: &Subject) -> Outcome<Made> {
-        if let Some(made) = self.kept(subject)
+    fn get(&self, subject: &Subject, form: Form) -> Outcome<Made> {
+        if let Some(made) = self.kept(subject, form)
             && made.gzip.is_some()
         {
             return Ok(made);
         }
         let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
-        let hash =
-            hash_of(|out| document::write(subject, &mut Both(&mut gzip, out))).map_err(|e| internal(&e))?;
+        let hash = hash_of(|out| form.write(subject, &mut Both(&mut gzip, out))).map_err(|e| internal(&e))?;
         let mut bytes = gzip.finish().map_err(|e| internal(&e))?;
         bytes.shrink_to_fit();
         let made = Made { of: subject.resources.clone(), hash, gzip: Some(bytes.into()) };
-        self.keep(subject, made.clone());
+        self.keep(subject, form, made.clone());
         Ok(made)
     }
 
-    fn kept(&self, subject: &Subject) -> Option<Made> {
-        let made = self.made.lock().get(&subject.path)?.clone();
+    fn kept(&self, subject: &Subject, form: Form) -> Option<Made> {
+        let made = self.made.lock().get(&(subject.path.clone(), form))?.clone();
         let same = made.of.len() == subject.resources.len()
             && made.of.iter().zip(&subject.resources).all(|(a, b)| Arc::ptr_eq(a, b));
         same.then_some(made)
@@ -162,11 +208,11 @@ impl Documents {
 
     /// Documents of groups that are not served any more; the one of everything at once has no path.
     fn forget_others(&self, paths: &Map<String, Value>) {
-        self.made.lock().retain(|path, _| path.is_empty() || paths.contains_key(path));
+        self.made.lock().retain(|(path, _), _| path.is_empty() || paths.contains_key(path));
     }
 
-    fn keep(&self, subject: &Subject, made: Made) {
-        self.made.lock().insert(subject.path.clone(), made);
+    fn keep(&self, subject: &Subject, form: Form, made: Made) {
+        self.made.lock().insert((subject.path.clone(), form), made);
     }
 }
 
@@ -213,16 +259,16 @@ impl Write for Both<'_> {
     }
 }
 
-fn body(document: &Made, headers: &HeaderMap) -> Outcome<Reply> {
+fn body(document: &Made, form: Form, headers: &HeaderMap) -> Outcome<Reply> {
     let gzip = document.gzip.clone().unwrap_or_default();
     if accepts_gzip(headers) {
-        let mut reply = Reply::full(200, gzip, "application/json");
+        let mut reply = Reply::full(200, gzip, form.content_type());
         add(&mut reply, CONTENT_ENCODING, "gzip");
         return Ok(reply);
     }
     let mut plain = Vec::new();
     GzDecoder::new(gzip.as_ref()).read_to_end(&mut plain).map_err(|e| internal(&e))?;
-    Ok(Reply::full(200, plain, "application/json"))
+    Ok(Reply::full(200, plain, form.content_type()))
 }
 
 /// Whether the client says that it has this version.

@@ -24,7 +24,8 @@ fn ask(
 ) -> Response<Body> {
     let headers: HeaderMap =
         headers.iter().map(|(k, v)| (k.clone(), HeaderValue::from_str(v).expect("header"))).collect();
-    let reply = answer(documents, &REGISTRY, path, &headers, hash, Timestamp(0)).expect("answer");
+    let reply = answer(documents, &REGISTRY, &Delegates::default(), path, &headers, hash, Timestamp(0))
+        .expect("answer");
     reply.finish(&headers, &[])
 }
 
@@ -203,7 +204,7 @@ fn a_client_that_has_the_document_gets_no_body() {
 }
 
 #[test]
-fn only_json_is_offered() {
+fn only_json_is_offered_and_protobuf_of_swagger() {
     let documents = &DOCUMENTS;
     let protobuf = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf";
     let status =
@@ -212,7 +213,8 @@ fn only_json_is_offered() {
     assert_eq!(status("v3/version", "*/*"), 200);
     assert_eq!(status("v3/version", &format!("{protobuf}, application/json")), 200);
     assert_eq!(status("v3/version", protobuf), 406);
-    assert_eq!(status("v2", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"), 406);
+    assert_eq!(status("v2", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"), 200);
+    assert_eq!(status("v3/apis/apps/v1", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"), 406);
     assert_eq!(status("v1", "application/json"), 404);
     assert_eq!(status("v3/apis/apps/v2", "application/json"), 404);
 }
@@ -223,11 +225,11 @@ fn documents_are_kept_compressed_and_only_when_asked_for() {
     let headers = [(http::header::ACCEPT_ENCODING, "gzip")];
     let subject = document::subject(&REGISTRY, "apis/policy/v1").expect("policy");
     documents.hash(&subject).expect("hash");
-    assert!(documents.kept(&subject).is_some_and(|m| m.gzip.is_none()));
+    assert!(documents.kept(&subject, Form::Json).is_some_and(|m| m.gzip.is_none()));
     let packed = ask(documents, "v3/apis/policy/v1", &headers, None);
     assert_eq!(header(&packed, CONTENT_ENCODING), "gzip");
     let packed = bytes(packed);
-    assert!(documents.kept(&subject).is_some_and(|m| m.gzip.as_ref() == Some(&packed)));
+    assert!(documents.kept(&subject, Form::Json).is_some_and(|m| m.gzip.as_ref() == Some(&packed)));
     let plain = bytes(ask(documents, "v3/apis/policy/v1", &[], None));
     assert!(packed.len() * 4 < plain.len(), "{} {}", packed.len(), plain.len());
     let mut unpacked = Vec::new();
@@ -240,9 +242,9 @@ fn a_document_is_made_again_when_its_resources_change() {
     let documents = Documents::default();
     let mut subject = document::subject(&REGISTRY, "apis/policy/v1").expect("policy");
     let first = documents.hash(&subject).expect("hash");
-    assert!(documents.kept(&subject).is_some());
+    assert!(documents.kept(&subject, Form::Json).is_some());
     let taken = subject.resources.pop().expect("resource");
-    assert!(documents.kept(&subject).is_none());
+    assert!(documents.kept(&subject, Form::Json).is_none());
     assert_ne!(documents.hash(&subject).expect("hash"), first);
     subject.resources.push(taken);
     assert_eq!(documents.hash(&subject).expect("hash"), first, "the same resources give the same hash");

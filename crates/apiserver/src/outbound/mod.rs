@@ -2,9 +2,7 @@
 //! size, over connections that are kept.
 
 mod pool;
-mod service;
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,15 +11,12 @@ use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use rustls_pki_types::ServerName;
 use serde_json::Value;
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
+use crate::backend::{self, Backend, resolve};
 use crate::kinds::access::{field, int_at, str_at};
 use crate::server::Inner;
 use pool::{Key, Sender};
-use service::{Backend, resolve};
 
 pub use pool::Pool;
 
@@ -68,7 +63,8 @@ async fn endpoint(server: &Inner, config: &Value) -> Result<Endpoint, String> {
             "" => "/".to_owned(),
             path => path.to_owned(),
         };
-        let backend = resolve(server, namespace, name, port).await?;
+        let backend = resolve(server, namespace, name, port).await;
+        let backend = backend.map_err(|why| why.told(namespace, name, port))?;
         let url = format!("https://{host}:{port}{path}");
         return Ok(Endpoint { url, path, key: Key { backend, host, bundle } });
     }
@@ -130,9 +126,7 @@ async fn read(
 
 async fn open(pool: &Pool, key: &Key) -> Result<Sender, String> {
     let tls = pool.tls(&key.bundle)?;
-    let stream = connect(&key.backend).await?;
-    let name = ServerName::try_from(key.host.clone()).map_err(|e| format!("tls: {e}"))?;
-    let stream = TlsConnector::from(tls).connect(name, stream).await.map_err(|e| format!("tls: {e}"))?;
+    let stream = backend::connect(&key.backend, &key.host, tls).await?;
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|e| e.to_string())?;
     // It ends when its sender is dropped, or the other side closes it.
     tokio::spawn(async move {
@@ -141,22 +135,4 @@ async fn open(pool: &Pool, key: &Key) -> Result<Sender, String> {
         }
     });
     Ok(sender)
-}
-
-async fn connect(backend: &Backend) -> Result<TcpStream, String> {
-    let addresses: Vec<SocketAddr> = match backend {
-        Backend::Addresses(addresses) => addresses.clone(),
-        Backend::Host(host, port) => {
-            let found = tokio::net::lookup_host((host.as_str(), *port)).await;
-            found.map_err(|e| format!("dial tcp: lookup {host}: {e}"))?.collect()
-        }
-    };
-    let mut last = "dial tcp: no address".to_owned();
-    for address in addresses {
-        match TcpStream::connect(address).await {
-            Ok(stream) => return Ok(stream),
-            Err(e) => last = format!("dial tcp {address}: {e}"),
-        }
-    }
-    Err(last)
 }

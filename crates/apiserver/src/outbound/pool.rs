@@ -4,19 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::client::conn::http1::SendRequest;
 use parking_lot::Mutex;
-use rustls::crypto::ring;
-use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject as _;
+use rustls::ClientConfig;
 use tokio::time::Instant;
 
-use super::service::Backend;
+use crate::backend::{Backend, Trust, client_config};
 
 /// Connections that were idle for longer are closed.
 const IDLE: Duration = Duration::from_secs(90);
@@ -80,7 +75,7 @@ impl Pool {
         if let Some(known) = self.tls.lock().get(bundle) {
             return Ok(known.clone());
         }
-        let config = client_config(bundle)?;
+        let config = client_config(Trust::Bundle(bundle), None)?;
         let mut known = self.tls.lock();
         if known.len() >= BUNDLES {
             known.clear();
@@ -88,22 +83,4 @@ impl Pool {
         known.insert(bundle.to_owned(), config.clone());
         Ok(config)
     }
-}
-
-fn client_config(bundle: &str) -> Result<Arc<ClientConfig>, String> {
-    if bundle.is_empty() {
-        return Err("tls: clientConfig.caBundle is empty: this server trusts no other authorities".to_owned());
-    }
-    let pem = BASE64_STANDARD.decode(bundle).map_err(|e| format!("tls: caBundle is not base64: {e}"))?;
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&pem) {
-        let certificate = certificate.map_err(|e| format!("tls: caBundle is not PEM: {e:?}"))?;
-        roots.add(certificate).map_err(|e| format!("tls: caBundle: {e}"))?;
-    }
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|e| format!("tls: {e}"))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(Arc::new(config))
 }

@@ -2,7 +2,6 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::map::Entry;
 use shoal_objects::schema::{Empty, Field, Shape, TypeId};
 use shoal_objects::{Map, Timestamp, Value};
 
@@ -43,15 +42,14 @@ fn read_field(
     let name = &*field.name;
     match &field.shape {
         Shape::List(item) => {
-            let Value::Array(items) = object.entry(name).or_insert_with(|| Value::Array(Vec::new())) else {
+            let Some(Value::Array(items)) = present(object, name, || Value::Array(Vec::new())) else {
                 return Ok(());
             };
             list_items(item, name, reader, wire_type, items, depth)
         }
         Shape::Map(item) => {
             let entry = reader.bytes(wire_type, name)?;
-            let Value::Object(entries) = object.entry(name).or_insert_with(|| Value::Object(Map::new()))
-            else {
+            let Some(Value::Object(entries)) = present(object, name, || Value::Object(Map::new())) else {
                 return Ok(());
             };
             map_entry(item, name, entry, entries, depth)
@@ -59,7 +57,7 @@ fn read_field(
         // A message that comes in two parts is merged.
         Shape::Object(id) => {
             let bytes = reader.bytes(wire_type, name)?;
-            let Value::Object(inner) = object.entry(name).or_insert_with(|| Value::Object(Map::new())) else {
+            let Some(Value::Object(inner)) = present(object, name, || Value::Object(Map::new())) else {
                 return Ok(());
             };
             fields(tags::of(*id), bytes, inner, depth + 1)
@@ -68,21 +66,22 @@ fn read_field(
             let value = single(shape, name, reader, wire_type, depth)?;
             // Plain values are on the wire even when zero; Go would not write them as JSON.
             let absent = value.is_null() || (field.empty == Empty::Omitted && is_empty(&value));
-            match object.entry(name) {
-                Entry::Occupied(taken) if absent => {
-                    taken.remove();
-                }
-                Entry::Occupied(mut taken) => {
-                    taken.insert(value);
-                }
-                Entry::Vacant(_) if absent => {}
-                Entry::Vacant(free) => {
-                    free.insert(value);
-                }
+            if absent {
+                object.remove(name);
+            } else {
+                object.insert(name.to_owned(), value);
             }
             Ok(())
         }
     }
+}
+
+/// A field that comes in parts, made with its first one. Only then is its name copied.
+fn present<'o>(object: &'o mut Map, name: &str, empty: impl FnOnce() -> Value) -> Option<&'o mut Value> {
+    if !object.contains_key(name) {
+        object.insert(name.to_owned(), empty());
+    }
+    object.get_mut(name)
 }
 
 /// One item, or many numbers packed into one field.

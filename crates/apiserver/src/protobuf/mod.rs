@@ -6,8 +6,10 @@
 
 mod decode;
 mod encode;
+pub mod frames;
+mod partial;
 mod tags;
-mod wire;
+pub(crate) mod wire;
 
 use shoal_objects::{Map, Value};
 
@@ -76,16 +78,30 @@ pub fn decode_request(body: &[u8]) -> Result<(String, String, Value), ProtoError
     Ok((api_version, kind, Value::Object(object)))
 }
 
+/// Whether objects of the kind can be written.
+pub fn has_form(api_version: &str, kind: &str) -> bool {
+    type_of(api_version, kind).is_some()
+}
+
 /// Writes an object that has the shape of its kind, with its envelope. `None` if the kind has no protobuf form.
 pub fn encode_response(api_version: &str, kind: &str, object: &Value) -> Option<Vec<u8>> {
-    let id = type_of(api_version, kind)?;
     let empty = Map::new();
+    let members = object.as_object().unwrap_or(&empty);
+    let is_meta = api_version.starts_with("meta.k8s.io/");
+    let typed = match kind {
+        "PartialObjectMetadata" | "PartialObjectMetadataList" if is_meta => None,
+        _ => Some(type_of(api_version, kind)?),
+    };
     let mut out = PREFIX.to_vec();
     wire::nested(&mut out, 1, |out| {
         wire::put_bytes(out, 1, api_version.as_bytes());
         wire::put_bytes(out, 2, kind.as_bytes());
     });
-    wire::nested(&mut out, 2, |out| encode::message(id, object.as_object().unwrap_or(&empty), out));
+    wire::nested(&mut out, 2, |out| match typed {
+        Some(id) => encode::message(id, members, out),
+        None if kind == "PartialObjectMetadata" => partial::object(members, out),
+        None => partial::list(members, out),
+    });
     // The real server writes both, empty.
     wire::put_bytes(&mut out, 3, b"");
     wire::put_bytes(&mut out, 4, b"");

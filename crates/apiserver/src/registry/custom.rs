@@ -48,6 +48,8 @@ pub struct CustomKind {
     pub deprecation: Option<String>,
     /// Objects at or after this revision were written under this very schema; `None` when other versions may differ.
     verbatim_from: Option<u64>,
+    /// The revision of the definition that this was made from.
+    pub revision: u64,
     types: OnceLock<(Types, TypeId)>,
 }
 
@@ -141,6 +143,7 @@ pub fn resources(definition: &Value, created: u64, revision: u64) -> Vec<Arc<Res
                 webhook: webhook.clone(),
                 deprecation: deprecation(group, str_at(names, "kind"), version, &versions),
                 verbatim_from: (versions.len() == 1).then_some(revision),
+                revision,
                 types: OnceLock::new(),
             };
             Arc::new(Resource {

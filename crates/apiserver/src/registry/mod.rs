@@ -162,11 +162,6 @@ impl Registry {
     pub fn has_builtin_group(&self, group: &str) -> bool {
         self.resources.iter().any(|r| &*r.group == group && r.custom.is_none())
     }
-
-    /// Whether the group has any version.
-    pub fn has_group(&self, group: &str) -> bool {
-        self.resources.iter().any(|r| &*r.group == group)
-    }
 }
 
 /// The first resource of every group version: groups as first seen, versions as listed. Several definitions may add

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::Writer;
 use super::check::check;
 use super::compare::{Comparison, compare};
-use super::entries::{self, Entry, Operation};
+use super::entries::{self, Account, Entries, Entry, Operation};
 use super::last_applied::{KUBECTL, allowed_conflicts};
 use super::merge::{covers, merge, remove};
 use super::owned::{owned_fields, reconcile, with_holders};
@@ -29,8 +29,8 @@ pub struct Config<'c> {
 pub struct Applied {
     /// The object, unless it stays as it is.
     pub object: Option<Value>,
-    /// Its entries, null for none.
-    pub managed_fields: Value,
+    /// Its entries.
+    pub entries: Account,
 }
 
 /// A field that somebody else owns.
@@ -52,18 +52,9 @@ impl<'c> Config<'c> {
     }
 
     /// The usual case: the same configuration as last time, and nobody has touched its fields since.
-    pub fn is_in_effect(&self, writer: &Writer<'_>, present: Option<&Value>, live: &Value) -> bool {
-        let list = present.and_then(Value::as_array);
-        let ours = list.into_iter().flatten().find(|e| {
-            let is =
-                |name: &str, wanted: &str| e.get(name).and_then(Value::as_str).unwrap_or_default() == wanted;
-            is("manager", writer.manager)
-                && is("operation", "Apply")
-                && is("subresource", writer.subresource)
-                && is("apiVersion", writer.api_version)
-        });
-        let last = ours.and_then(|e| e.get("fieldsV1")).and_then(FieldSet::parse_own);
-        last.is_some_and(|last| self.fields.equals_without(entries::stripped(), &last))
+    pub fn is_in_effect(&self, writer: &Writer<'_>, present: &Entries<'_>, live: &Value) -> bool {
+        let last = present.0.iter().find(|e| is_applier(writer, e) && e.api_version == writer.api_version);
+        last.is_some_and(|last| self.fields.equals_without(entries::stripped(), &last.fields))
             && covers(writer.schema, live, self.object)
     }
 }
@@ -72,14 +63,14 @@ impl<'c> Config<'c> {
 /// The error is the fields others own and it would change.
 pub fn apply(
     writer: &Writer<'_>,
-    present: Option<&Value>,
+    present: &Entries<'_>,
     live: &Value,
     config: Config<'_>,
     force: bool,
 ) -> Result<Applied, Vec<Conflict>> {
     let Config { object: config, fields } = config;
     let empty = Value::Object(crate::Map::new());
-    let mut all = entries::stored(present);
+    let mut all = present.0.clone();
     for entry in all.iter_mut().filter(|e| e.api_version == writer.api_version) {
         reconcile(writer.schema, &mut entry.fields);
     }
@@ -137,8 +128,8 @@ pub fn apply(
     if changed && let Some(entry) = all.iter_mut().find(|e| is_applier(writer, e)) {
         entry.time = Some(Cow::Owned(writer.now.to_string()));
     }
-    let managed_fields = entries::to_json(all);
-    Ok(Applied { object: changed.then_some(merged), managed_fields })
+    let entries = entries::finish(present, all);
+    Ok(Applied { object: changed.then_some(merged), entries })
 }
 
 fn is_applier(writer: &Writer<'_>, entry: &Entry<'_>) -> bool {
@@ -185,6 +176,34 @@ fn prune(writer: &Writer<'_>, merged: &mut Value, all: &[Entry<'_>], applier: us
     if last.fields.is_empty() || (same_version && last.fields.is_subset(&all[applier].fields)) {
         return;
     }
+    if same_version && all.iter().all(|entry| entry.api_version == last.api_version) {
+        return prune_by_sets(writer.schema, merged, all, last.fields);
+    }
+    prune_by_objects(writer, merged, all, last, same_version);
+}
+
+/// Where all speak of one version, sets tell what goes.
+pub(super) fn prune_by_sets<'a>(
+    schema: Schema<'_>,
+    merged: &mut Value,
+    all: &[Entry<'a>],
+    last: FieldSet<'a>,
+) {
+    let mut gone = with_holders(schema, last);
+    for entry in all {
+        gone.subtract(&with_holders(schema, entry.fields.clone()));
+    }
+    remove(schema, merged, &gone);
+}
+
+/// Where versions differ, objects are taken apart and put together in each of them.
+pub(super) fn prune_by_objects(
+    writer: &Writer<'_>,
+    merged: &mut Value,
+    all: &[Entry<'_>],
+    last: Entry<'_>,
+    same_version: bool,
+) {
     let converted = if same_version { None } else { (writer.convert)(merged, &last.api_version) };
     let (mut whole, schema) = match converted {
         Some(converted) => converted,

@@ -39,16 +39,23 @@ impl<'a> Element<'a> {
     }
 
     /// Reads a member name of FieldsV1 as this module writes it.
-    pub(super) fn parse(text: &'a str) -> Option<Element<'a>> {
-        let (form, rest) = text.split_at_checked(2)?;
-        let form = match form {
+    pub(super) fn parse(text: impl Into<Cow<'a, str>>) -> Option<Element<'a>> {
+        let text = text.into();
+        let form = match text.split_at_checked(2)?.0 {
             "f:" => Form::Field,
             "k:" => Form::Key,
             "v:" => Form::Value,
             "i:" => Form::Index,
             _ => return None,
         };
-        Some(Element { form, text: Cow::Borrowed(rest) })
+        let text = match text {
+            Cow::Borrowed(text) => Cow::Borrowed(&text[2..]),
+            Cow::Owned(mut text) => {
+                text.drain(..2);
+                Cow::Owned(text)
+            }
+        };
+        Some(Element { form, text })
     }
 
     /// Brings a step that somebody else wrote to the one text this module uses for it. `None` when it is damaged.
@@ -66,18 +73,14 @@ impl<'a> Element<'a> {
         Some(if canonical == self.text { self } else { Element { text: Cow::Owned(canonical), ..self } })
     }
 
-    /// The member name in FieldsV1.
-    pub(super) fn written(&self) -> String {
-        let prefix = match self.form {
+    /// What the member name in FieldsV1 begins with.
+    pub(super) fn prefix(&self) -> &'static str {
+        match self.form {
             Form::Field => "f:",
             Form::Key => "k:",
             Form::Value => "v:",
             Form::Index => "i:",
-        };
-        let mut out = String::with_capacity(2 + self.text.len());
-        out.push_str(prefix);
-        out.push_str(&self.text);
-        out
+        }
     }
 
     /// Appends the step as people read it: `.spec`, `[name="a"]`, `[="x"]`, `[0]`.
@@ -119,7 +122,7 @@ fn write_json(out: &mut String, value: &Value) {
     }
 }
 
-fn write_quoted(out: &mut String, text: &str) {
+pub(super) fn write_quoted(out: &mut String, text: &str) {
     if text.bytes().all(|b| b >= b' ' && b != b'"' && b != b'\\' && b != 0x7f) {
         out.reserve(text.len() + 2);
         out.push('"');

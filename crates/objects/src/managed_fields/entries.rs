@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::{Value, json};
 
 use super::set::FieldSet;
-use crate::Map;
+use super::text;
 
 /// At most so many entries stem from updates; older ones are folded together.
 const MAX_UPDATE_ENTRIES: usize = 10;
@@ -13,7 +13,7 @@ const MAX_UPDATE_ENTRIES: usize = 10;
 const ANCIENT: &str = "ancient-changes";
 
 /// What a manager did to own its fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]
 pub enum Operation {
     /// Applied them.
     Apply,
@@ -25,7 +25,7 @@ pub enum Operation {
 pub(super) type FieldsReader<'a> = fn(&'a Value) -> Option<FieldSet<'a>>;
 
 /// One entry.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry<'a> {
     pub(super) manager: Cow<'a, str>,
     pub(super) operation: Operation,
@@ -68,21 +68,11 @@ impl<'a> Entry<'a> {
             && (self.operation == Operation::Apply || self.api_version == other.api_version)
     }
 
-    fn to_json(&self) -> Value {
-        let mut map = Map::new();
-        let mut set = |name: &str, value: Value| map.insert(name.to_owned(), value);
-        set("apiVersion", (*self.api_version).into());
-        set("fieldsType", "FieldsV1".into());
-        set("fieldsV1", self.fields.to_fields_v1());
-        set("manager", (*self.manager).into());
-        set("operation", if self.operation == Operation::Apply { "Apply" } else { "Update" }.into());
-        if !self.subresource.is_empty() {
-            set("subresource", (*self.subresource).into());
-        }
-        if let Some(time) = &self.time {
-            set("time", (**time).into());
-        }
-        Value::Object(map)
+    /// Whether both say the same, whenever it was.
+    fn says_the_same(&self, other: &Entry<'_>) -> bool {
+        (&self.manager, self.operation, &self.api_version, &self.subresource)
+            == (&other.manager, other.operation, &other.api_version, &other.subresource)
+            && self.fields == other.fields
     }
 
     /// As conflicts name it.
@@ -98,9 +88,38 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Reads the entries of a stored object, all written by this module.
-pub(super) fn stored(entries: Option<&Value>) -> Vec<Entry<'_>> {
-    parse(entries, FieldSet::parse_own).unwrap_or_default()
+/// The entries of an object. Texts are borrowed from what they were read from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Entries<'a>(pub(super) Vec<Entry<'a>>);
+
+/// The entries after a write.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// `metadata.managedFields` as JSON, empty when nobody owns anything.
+    pub json: String,
+    /// They say what they said before; only times may differ.
+    pub unchanged: bool,
+}
+
+impl<'a> Entries<'a> {
+    /// Reads entries that this module has written. Damaged ones are none.
+    pub fn of(entries: Option<&'a Value>) -> Entries<'a> {
+        Entries(parse(entries, FieldSet::parse_own).unwrap_or_default())
+    }
+
+    /// Whether nobody owns anything.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The same entries after a write that leaves them alone.
+    pub fn kept(&self) -> Account {
+        Account { json: text::write(&self.0), unchanged: true }
+    }
+
+    fn says_the_same(&self, other: &[Entry<'_>]) -> bool {
+        self.0.len() == other.len() && self.0.iter().all(|e| other.iter().any(|o| e.says_the_same(o)))
+    }
 }
 
 /// Reads `metadata.managedFields`. `None` when any entry is damaged.
@@ -116,24 +135,25 @@ pub(super) fn parse<'a>(entries: Option<&'a Value>, fields: FieldsReader<'a>) ->
     Some(out)
 }
 
-/// Writes `metadata.managedFields`; null when nobody owns anything.
-pub(super) fn to_json(mut entries: Vec<Entry<'_>>) -> Value {
+/// Brings entries after a write to the form in which they are kept.
+pub(super) fn finish(present: &Entries<'_>, mut entries: Vec<Entry<'_>>) -> Account {
     let stripped = stripped();
     for entry in &mut entries {
         entry.fields.subtract(stripped);
     }
     entries.retain(|e| !e.fields.is_empty());
-    if entries.is_empty() {
-        return Value::Null;
-    }
+    let unchanged = present.says_the_same(&entries);
     // Times of one form sort as text.
     entries.sort_by(|a, b| {
-        let key = |e: &Entry<'_>| (e.operation, e.time.as_deref().map(str::to_owned));
-        key(a).cmp(&key(b)).then_with(|| {
-            (&a.manager, &a.api_version, &a.subresource).cmp(&(&b.manager, &b.api_version, &b.subresource))
-        })
+        (a.operation, &a.time, &a.manager, &a.api_version, &a.subresource).cmp(&(
+            b.operation,
+            &b.time,
+            &b.manager,
+            &b.api_version,
+            &b.subresource,
+        ))
     });
-    Value::Array(entries.iter().map(Entry::to_json).collect())
+    Account { json: text::write(&entries), unchanged }
 }
 
 /// Folds the oldest updates of each version into one entry until there are not too many.
@@ -192,17 +212,4 @@ pub(super) fn stripped() -> &'static FieldSet<'static> {
 /// Takes the entries out of an object.
 pub fn take_managed_fields(object: &mut Value) -> Option<Value> {
     object.get_mut("metadata")?.as_object_mut()?.remove("managedFields")
-}
-
-/// Whether entries say the same, whenever it was.
-pub fn same_but_for_time(a: Option<&Value>, b: Option<&Value>) -> bool {
-    let list = |v: Option<&Value>| -> Vec<Value> { v.and_then(Value::as_array).cloned().unwrap_or_default() };
-    let mut both = [list(a), list(b)];
-    for entries in &mut both {
-        for entry in entries.iter_mut().filter_map(Value::as_object_mut) {
-            entry.remove("time");
-        }
-    }
-    let [a, b] = both;
-    a.len() == b.len() && a.iter().all(|entry| b.contains(entry))
 }

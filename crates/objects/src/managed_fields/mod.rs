@@ -1,8 +1,9 @@
 //! Server-side apply: who owns which field, and what becomes of an object when somebody applies a configuration.
 //!
 //! Objects are walked over their [`Schema`]. A field is owned by the managers that applied it or wrote it last.
-//! [`update`] accounts for any write but an apply, [`apply`] merges a configuration and finds conflicts. Both take
-//! `metadata.managedFields` as JSON and give it back as JSON; objects are passed without it.
+//! [`update`] accounts for any write but an apply, [`apply`] merges a configuration and finds conflicts. Objects are
+//! passed without `metadata.managedFields`: [`read_object`] reads it apart, straight into field sets, and what comes back
+//! is its text, because as JSON values it would cost more than all the rest of the object.
 
 mod apply;
 mod atomics;
@@ -15,19 +16,21 @@ mod merge;
 mod owned;
 mod place;
 mod set;
+mod text;
 mod update;
 
 pub use apply::{Applied, Config, Conflict, apply};
 pub use atomics::atomics;
 pub use check::check;
 pub use compare::{Comparison, compare};
-pub use entries::{Operation, same_but_for_time, take_managed_fields};
+pub use entries::{Account, Entries, Operation, take_managed_fields};
 pub use last_applied::{KUBECTL, LAST_APPLIED, sync_last_applied};
 pub use merge::{covers, merge, remove};
 pub use owned::owned_fields;
 pub use place::Schema;
 pub use set::FieldSet;
-pub use update::{given_entries, update};
+pub use text::read_object;
+pub use update::update;
 
 use serde_json::Value;
 

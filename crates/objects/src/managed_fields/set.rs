@@ -63,22 +63,6 @@ impl<'a> FieldSet<'a> {
         Some(merged)
     }
 
-    /// The set as FieldsV1.
-    pub fn to_fields_v1(&self) -> Value {
-        let mut map = Map::new();
-        for node in &self.nodes {
-            let mut value = node.children.to_fields_v1();
-            if node.member
-                && !node.children.is_empty()
-                && let Some(members) = value.as_object_mut()
-            {
-                members.insert(".".to_owned(), Value::Object(Map::new()));
-            }
-            map.insert(node.element.written(), value);
-        }
-        Value::Object(map)
-    }
-
     /// Whether no path is in it.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()

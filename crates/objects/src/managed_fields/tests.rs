@@ -102,35 +102,48 @@ impl Cluster {
         let types = types();
         let applied = self.writer(&types, manager, |w| {
             let config = Config::new(w, &config).unwrap();
-            if config.is_in_effect(w, Some(&self.managed), &self.object) {
-                let again = apply(w, Some(&self.managed), &self.object, config, force);
-                assert!(again.is_ok_and(|a| a.object.is_none() && a.managed_fields == self.managed));
-                return Ok(Applied { object: None, managed_fields: self.managed.clone() });
+            let present = Entries::of(Some(&self.managed));
+            if config.is_in_effect(w, &present, &self.object) {
+                let again = apply(w, &present, &self.object, config, force);
+                assert!(again.is_ok_and(|a| a.object.is_none() && a.entries == present.kept()));
+                return Ok(Applied { object: None, entries: present.kept() });
             }
-            apply(w, Some(&self.managed), &self.object, config, force)
+            apply(w, &present, &self.object, config, force)
         })?;
         if let Some(mut object) = applied.object {
             drop_nulls(&mut object);
             object["metadata"]["uid"] = "u".into();
             self.object = object;
         }
-        self.managed = applied.managed_fields;
+        self.managed = value_of(&applied.entries);
         Ok(())
     }
 
     fn update(&mut self, manager: &str, mut object: Value) {
         self.seconds += 1;
         let types = types();
-        let managed = self.writer(&types, manager, |w| update(w, Some(&self.managed), &self.object, &object));
+        let present = Entries::of(Some(&self.managed));
+        let account = self.writer(&types, manager, |w| update(w, &present, None, &self.object, &object));
         object["metadata"]["uid"] = "u".into();
         self.object = object;
-        self.managed = managed;
+        self.managed = value_of(&account);
     }
 
     fn fields(&self, manager: &str) -> Value {
         let list = self.managed.as_array().cloned().unwrap_or_default();
         list.iter().find(|e| e["manager"] == manager).map_or(Value::Null, |e| e["fieldsV1"].clone())
     }
+}
+
+/// Entries as JSON, null for none.
+fn value_of(account: &Account) -> Value {
+    if account.json.is_empty() { Value::Null } else { serde_json::from_str(&account.json).unwrap() }
+}
+
+fn fields_of(set: &FieldSet<'_>) -> Value {
+    let mut text = String::new();
+    text::write_fields(&mut text, false, set);
+    serde_json::from_str(&text).unwrap()
 }
 
 /// What decoding into Go structs does with them.
@@ -360,24 +373,55 @@ fn kubectl_takes_over_what_it_applied_in_its_old_way() {
 
 #[test]
 fn clients_may_send_entries_or_forget_them_but_not_through_subresources() {
-    let (present, sent) = (
-        json!([{"manager": "p"}]),
-        json!([{"manager": "x", "operation": "Apply",
-        "fieldsType": "FieldsV1", "apiVersion": "v1", "fieldsV1": {"f:data": {}}}]),
-    );
+    let entry = |manager: &str| {
+        json!({"manager": manager, "operation": "Apply", "fieldsType": "FieldsV1", "apiVersion": "v1",
+            "fieldsV1": {"f:data": {"f:k": {}}}})
+    };
+    let (present, sent) = (json!([entry("p")]), json!([entry("x")]));
     let reset = json!([{}]);
     let damaged = json!([{"manager": "x", "fieldsType": "FieldsV2", "operation": "Apply"}]);
     let none = json!([]);
+    let object = json!({"metadata": {"uid": "u"}});
     for (given, subresource, used) in [
-        (Some(&sent), "", Some(&sent)),
-        (Some(&sent), "status", Some(&present)),
-        (Some(&reset), "", None),
-        (Some(&damaged), "", Some(&present)),
-        (Some(&none), "", Some(&present)),
-        (None, "", Some(&present)),
+        (Some(&sent), "", &sent),
+        (Some(&sent), "status", &present),
+        (Some(&present), "", &present),
+        (Some(&reset), "", &Value::Null),
+        (Some(&damaged), "", &present),
+        (Some(&none), "", &present),
+        (None, "", &present),
     ] {
-        assert_eq!(given_entries(Some(&present), given, subresource).as_deref(), used);
+        let types = types();
+        let account = Cluster::new().writer(&types, "w", |w| {
+            let writer = Writer { subresource, ..*w };
+            update(&writer, &Entries::of(Some(&present)), given, &object, &object)
+        });
+        assert_eq!((value_of(&account), account.unchanged), (used.clone(), *used == present));
     }
+}
+
+#[test]
+fn entries_are_read_apart_from_their_object() {
+    let entries = json!([
+        {"apiVersion": "v1", "fieldsType": "FieldsV1", "manager": "a \"b\"", "operation": "Apply",
+            "fieldsV1": {"f:spec": {".": {}, "k:{\"name\":\"x\\n\"}": {".": {}, "f:image": {}}, "v:\"\u{1}\"": {}}}},
+        {"apiVersion": "v1", "fieldsType": "FieldsV1", "manager": "c", "operation": "Update",
+            "subresource": "status", "time": "2024-05-01T10:00:00Z", "fieldsV1": {"f:status": {"f:phase": {}}}},
+    ]);
+    let plain = json!({"kind": "Kind", "metadata": {"name": "a", "labels": {"l": "1"}}, "spec": [1, null]});
+    let mut whole = plain.clone();
+    whole["metadata"]["managedFields"] = entries.clone();
+    let text = whole.to_string();
+    let (object, read) = read_object(text.as_bytes()).unwrap();
+    assert_eq!(object, plain);
+    assert_eq!(read, Entries::of(Some(&entries)));
+    assert_eq!(value_of(&read.kept()), entries);
+    for damaged in [json!(1), json!([1]), json!([{"manager": "a"}]), json!([{"fieldsV1": {"x": {}}}])] {
+        whole["metadata"]["managedFields"] = damaged;
+        let text = whole.to_string();
+        assert_eq!(read_object(text.as_bytes()).unwrap(), (plain.clone(), Entries::default()));
+    }
+    assert!(read_object(b"{").is_err() && read_object(b"[1]").is_ok());
 }
 
 #[test]
@@ -411,7 +455,7 @@ fn damaged_field_sets_are_refused() {
     let mixed = json!({"k:{\"b\":1, \"a\":2}": {}, "k:{\"a\":2,\"b\":1}": {"f:x": {}}, "i:3": {}, "v:1": {}, "f:z": {}});
     let set = FieldSet::parse(&mixed).unwrap();
     assert_eq!(
-        set.to_fields_v1(),
+        fields_of(&set),
         json!({"k:{\"a\":2,\"b\":1}": {".": {}, "f:x": {}}, "i:3": {}, "v:1": {}, "f:z": {}})
     );
     assert_eq!(set.paths(), [".z", "[3]", "[a=2,b=1]", "[=1]", "[a=2,b=1].x"]);
@@ -504,7 +548,7 @@ proptest! {
     #[test]
     fn field_sets_survive_writing_and_reading(fields in fields_v1()) {
         let set = FieldSet::parse(&fields).unwrap();
-        let written = set.to_fields_v1();
+        let written = fields_of(&set);
         prop_assert_eq!(FieldSet::parse(&written).unwrap(), set);
     }
 
@@ -568,6 +612,33 @@ proptest! {
             prop_assert_eq!(c.fields("b"), before.1);
             prop_assert_eq!(c.fields("a"), Value::Null);
         }
+    }
+
+    #[test]
+    fn sets_and_objects_agree_on_what_goes(
+        base in config(), other in config(), last in config(), next in config(), updates in any::<bool>(),
+    ) {
+        let mut c = Cluster::new();
+        c.apply("b", base, true).unwrap();
+        if updates {
+            c.update("c", other);
+        } else {
+            c.apply("c", other, true).unwrap();
+        }
+        c.apply("a", last, true).unwrap();
+        let types = types();
+        c.writer(&types, "a", |w| {
+            let mut all = Entries::of(Some(&c.managed)).0;
+            let Some(at) = all.iter().position(|e| e.manager == "a") else { return };
+            let last = all[at].clone();
+            all[at].fields = owned_fields(w.schema, &next);
+            let mut by_sets = c.object.clone();
+            merge(w.schema, &mut by_sets, &next);
+            let mut by_objects = by_sets.clone();
+            apply::prune_by_sets(w.schema, &mut by_sets, &all, last.fields.clone());
+            apply::prune_by_objects(w, &mut by_objects, &all, last, true);
+            assert_eq!(by_sets, by_objects);
+        });
     }
 
     #[test]

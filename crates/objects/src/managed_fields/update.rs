@@ -5,41 +5,50 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::compare::{Comparison, compare};
-use super::entries::{self, Entry, Operation};
+use super::entries::{self, Account, Entries, Entry, Operation};
 use super::set::FieldSet;
 use super::{Reach, Writer};
 
 /// The entries to start from: those a client sent with the object if it sent any, else the present ones.
 /// One empty entry means that all are forgotten. Entries cannot be set through a subresource.
-pub fn given_entries<'v>(
-    present: Option<&'v Value>,
+fn given_entries<'v>(
+    present: &'v Entries<'v>,
     sent: Option<&'v Value>,
     subresource: &str,
-) -> Option<Cow<'v, Value>> {
-    let present = present.map(Cow::Borrowed);
+) -> Cow<'v, Entries<'v>> {
     let list = sent.and_then(Value::as_array).filter(|list| subresource.is_empty() && !list.is_empty());
     match list.map(Vec::as_slice) {
-        None => present,
-        Some([Value::Object(entry)]) if entry.is_empty() => None,
+        None => Cow::Borrowed(present),
+        Some([Value::Object(entry)]) if entry.is_empty() => Cow::Owned(Entries::default()),
         // Most often they come back as they were.
-        Some(_) if sent == present.as_deref() => present,
+        Some(_) if Entries::of(sent) == *present => Cow::Borrowed(present),
         Some(_) => match entries::parse(sent, FieldSet::parse) {
-            Some(given) => Some(Cow::Owned(entries::to_json(given))),
-            None => present,
+            Some(given) => Cow::Owned(Entries(given)),
+            None => Cow::Borrowed(present),
         },
     }
 }
 
-/// The entries after a write that made `new` of `old`. What was written belongs to the writer alone. Objects
-/// without any entry stay so until somebody applies, unless they are being created (`old` has no uid).
-pub fn update(writer: &Writer<'_>, present: Option<&Value>, old: &Value, new: &Value) -> Value {
-    let mut all = entries::stored(present);
-    if all.is_empty() && !crate::meta::uid(old).is_empty() {
-        return Value::Null;
+/// The entries after a write that made `new` of `old`; `sent` are those that came with it. What was written belongs to
+/// the writer alone. Objects without any entry stay so until somebody applies, unless they are being created (`old` has
+/// no uid).
+pub fn update(
+    writer: &Writer<'_>,
+    present: &Entries<'_>,
+    sent: Option<&Value>,
+    old: &Value,
+    new: &Value,
+) -> Account {
+    let start = given_entries(present, sent, writer.subresource);
+    if (matches!(start, Cow::Borrowed(_)) && old == new)
+        || (start.is_empty() && !crate::meta::uid(old).is_empty())
+    {
+        return entries::finish(present, start.into_owned().0);
     }
+    let mut all = start.into_owned().0;
     let own = compare(writer.schema, old, new);
     account(writer, &mut all, old, new, own, writer.manager);
-    entries::to_json(all)
+    entries::finish(present, all)
 }
 
 /// Moves what was written to a manager, as an update.

@@ -13,7 +13,7 @@ use tracing::Instrument as _;
 
 pub use infer::{Error, Places, infer, infer_from};
 pub use limit::Limiter;
-pub use writes::{Cause, NotLeader, because, cause};
+pub use writes::{Cause, because, cause};
 
 /// What is done with requests.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use http::{Method, Uri};
 use tokio::time::Instant;
 
-use crate::election::Leadership;
+use crate::apply::Fence;
 use crate::key::ObjectKey;
 
 tokio::task_local! {
@@ -25,14 +25,9 @@ pub struct Cause {
     pub key: Option<ObjectKey>,
     /// What made it work: `added`, `modified`, `deleted`, `resync`, `retry`, …
     pub trigger: Arc<str>,
-    /// Writes are refused unless this leads.
-    pub fence: Option<Leadership>,
+    /// Writes are refused unless this permits them.
+    pub fence: Option<Fence>,
 }
-
-/// A write that was refused because another replica may lead.
-#[derive(Debug, thiserror::Error)]
-#[error("this replica does not lead any more: the write was not sent")]
-pub struct NotLeader;
 
 /// Runs `work` with a cause. Tasks that `work` spawns are outside: give them the [`cause`] again.
 pub async fn because<F: Future>(cause: Cause, work: F) -> F::Output {
@@ -63,11 +58,10 @@ struct Write {
 }
 
 /// Nothing for requests that only read; an error when the fence is down.
-pub(super) fn begin(method: &Method, uri: &Uri) -> Result<Option<Record>, NotLeader> {
+pub(super) fn begin(method: &Method, uri: &Uri) -> Result<Option<Record>, tower::BoxError> {
     let Some(write) = describe(method, uri) else { return Ok(None) };
-    let fenced = CAUSE.try_with(|cause| cause.fence.as_ref().is_some_and(|fence| !fence.is_leader()));
-    if fenced.unwrap_or(false) {
-        return Err(NotLeader);
+    if let Ok(Some(fence)) = CAUSE.try_with(|cause| cause.fence.clone()) {
+        fence.check()?;
     }
     Ok(Some(Record { write, begun: Instant::now() }))
 }
@@ -134,8 +128,8 @@ fn describe(method: &Method, uri: &Uri) -> Option<Write> {
 mod tests {
     use super::*;
 
-    fn write(method: Method, uri: &str) -> (&'static str, String) {
-        let w = describe(&method, &uri.parse().unwrap()).unwrap();
+    fn write(method: &Method, uri: &str) -> (&'static str, String) {
+        let w = describe(method, &uri.parse().unwrap()).unwrap();
         let place = [w.group, w.resource, w.subresource, w.namespace, w.name].join("|");
         (w.verb, place)
     }
@@ -143,24 +137,24 @@ mod tests {
     #[test]
     fn requests_are_told_as_verb_and_object() {
         assert_eq!(
-            write(Method::POST, "/api/v1/namespaces/a/configmaps?x=y"),
+            write(&Method::POST, "/api/v1/namespaces/a/configmaps?x=y"),
             ("create", "|configmaps||a|".to_owned())
         );
         assert_eq!(
-            write(Method::PUT, "/apis/apps/v1/namespaces/a/deployments/d/status"),
+            write(&Method::PUT, "/apis/apps/v1/namespaces/a/deployments/d/status"),
             ("update", "apps|deployments|status|a|d".to_owned())
         );
-        assert_eq!(write(Method::PATCH, "/api/v1/namespaces/a"), ("patch", "|namespaces|||a".to_owned()));
+        assert_eq!(write(&Method::PATCH, "/api/v1/namespaces/a"), ("patch", "|namespaces|||a".to_owned()));
         assert_eq!(
-            write(Method::PUT, "/api/v1/namespaces/a/finalize"),
+            write(&Method::PUT, "/api/v1/namespaces/a/finalize"),
             ("update", "|namespaces|finalize||a".to_owned())
         );
-        assert_eq!(write(Method::DELETE, "/api/v1/nodes/n"), ("delete", "|nodes|||n".to_owned()));
+        assert_eq!(write(&Method::DELETE, "/api/v1/nodes/n"), ("delete", "|nodes|||n".to_owned()));
         assert_eq!(
-            write(Method::DELETE, "/api/v1/namespaces/a/pods"),
+            write(&Method::DELETE, "/api/v1/namespaces/a/pods"),
             ("deletecollection", "|pods||a|".to_owned())
         );
-        assert_eq!(write(Method::POST, "/"), ("create", "||||".to_owned()));
+        assert_eq!(write(&Method::POST, "/"), ("create", "||||".to_owned()));
         assert_eq!(describe(&Method::GET, &"/api/v1/pods".parse().unwrap()), None);
         assert!(describe(&Method::POST, &"/api/v1/pods?dryRun=All".parse().unwrap()).unwrap().dry_run);
     }

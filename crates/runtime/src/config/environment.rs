@@ -35,7 +35,7 @@ pub(super) fn informer(environment: &dyn Fn(&str) -> Option<String>, problems: &
         match text.parse() {
             Ok(size) => informer.cache_size = size,
             Err(_) => {
-                problems.push("INFORMER_CACHE_SIZE must be a number of objects, such as 10000".to_owned())
+                problems.push("INFORMER_CACHE_SIZE must be a number of objects, such as 10000".to_owned());
             }
         }
     }

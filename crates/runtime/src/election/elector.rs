@@ -26,6 +26,8 @@ pub struct Elector {
 struct Held {
     lease: Lease,
     acquired: Timestamp,
+    /// Leadership begins here; later than the Lease was written when it was only claimed.
+    from: Duration,
     until: Duration,
 }
 
@@ -52,7 +54,6 @@ impl Elector {
     }
 
     async fn campaign(&mut self) -> Held {
-        let started = self.election.monotonic.now();
         loop {
             let looked = self.look().await;
             let now = self.election.monotonic.now();
@@ -60,27 +61,31 @@ impl Elector {
             let mut pause = self.jittered(timing.retry_period);
             match looked {
                 Err(error) => self.note(error),
-                Ok(()) => {
-                    match self.observed.step(now, timing.lease_duration, self.election.cautious, started) {
-                        Step::Take => {
-                            if let Some(held) = self.take().await {
-                                return held;
-                            }
+                Ok(()) => match self.observed.step(now, &timing, self.election.cautious) {
+                    Step::WaitUntil(free_at) => pause = pause.min(free_at.saturating_sub(now)),
+                    step => {
+                        let probation =
+                            if step == Step::Claim { timing.lease_duration } else { Duration::ZERO };
+                        if let Some(held) = self.take(probation).await {
+                            return held;
                         }
-                        Step::WaitUntil(free_at) => pause = pause.min(free_at.saturating_sub(now)),
                     }
-                }
+                },
             }
             self.election.monotonic.reached(now + pause).await;
         }
     }
 
     async fn lead(&mut self, mut held: Held, stop: &Stop) -> Result<(), Lost> {
-        tracing::info!(lease = self.place(), identity = self.election.identity, "became leader");
-        let mut next = self.election.timing.retry_period;
+        let mut next = self.election.monotonic.now() + self.election.timing.retry_period;
         let lost = loop {
-            self.state.send_replace(State { leads_until: Some(held.until) });
-            let begun = self.election.monotonic.now();
+            let now = self.election.monotonic.now();
+            let leads = now >= held.from;
+            let state = State { leads_until: leads.then_some(held.until) };
+            if leads && self.state.send_replace(state) == State::default() {
+                tracing::info!(lease = self.place(), identity = self.election.identity, "became leader");
+            }
+            let wake = if leads { next } else { next.min(held.from) };
             let clock = self.election.monotonic.clone();
             tokio::select! {
                 biased;
@@ -92,17 +97,22 @@ impl Elector {
                     self.release(&held).await;
                     return Ok(());
                 }
-                () = clock.reached((begun + next).min(held.until)) => {}
+                () = clock.reached(wake.min(held.until)) => {}
             }
-            next = self.jittered(self.election.timing.retry_period);
-            if self.election.monotonic.now() >= held.until {
+            let now = self.election.monotonic.now();
+            if now >= held.until {
                 break self.not_renewed();
             }
+            if now < next {
+                continue;
+            }
+            let period = self.jittered(self.election.timing.retry_period);
+            next = now + period;
             // Whoever asks to stop meanwhile waits for one request at most, and a request ends at the deadline.
             match self.renew(&mut held).await {
                 Ok(()) => {}
                 Err(Some(lost)) => break lost,
-                Err(None) => next = next.min(self.election.timing.retry_period / 2),
+                Err(None) => next = self.election.monotonic.now() + period / 4,
             }
         };
         self.state.send_replace(State::default());
@@ -127,8 +137,8 @@ impl Elector {
         Ok(())
     }
 
-    /// Writes the Lease with us as holder.
-    async fn take(&mut self) -> Option<Held> {
+    /// Writes the Lease with us as holder. Leadership begins after the probation.
+    async fn take(&mut self, probation: Duration) -> Option<Held> {
         let acquired = self.election.clock.now();
         let election = &self.election;
         let place = (election.namespace.as_str(), election.name.as_str());
@@ -145,7 +155,8 @@ impl Elector {
                 self.learn(Some(lease.clone()));
                 let until = sent + self.election.timing.renew_deadline;
                 // An answer that came too late is no leadership; the record runs out by itself.
-                (self.election.monotonic.now() < until).then_some(Held { lease, acquired, until })
+                let now = self.election.monotonic.now();
+                (now < until).then_some(Held { lease, acquired, from: now + probation, until })
             }
             Err(error) => {
                 self.note(error.to_string());
@@ -171,6 +182,11 @@ impl Elector {
                 self.seen.lock().error = None;
                 held.lease = lease;
                 held.until = sent + self.election.timing.renew_deadline;
+                let now = self.election.monotonic.now();
+                if deleted && now < held.from {
+                    // Somebody may have led meanwhile.
+                    held.from = now + self.election.timing.lease_duration;
+                }
                 return Ok(());
             }
             Err(error) => error,

@@ -9,12 +9,14 @@
 //!   last successful renewal was sent; others wait `leaseDuration` from the moment *after* it arrived.
 //! * **Suspend counts.** Time is [`Monotonic`], which goes on while the machine sleeps.
 //! * **Every write is compare-and-swap** on the Lease's uid and resourceVersion.
-//! * **A Lease that is deleted by hand** keeps those who have seen it waiting as if it were still there.
+//! * **A Lease that is deleted by hand** is written anew by its leader. Another one may write it too, which keeps the
+//!   leader from renewing, but leads only one lease duration later.
 //!
 //! [`Leadership::is_leader`] is exact at the moment it is asked, even if the elector's task has not run for a while.
 //! Ask it before anything that must not be done twice.
 
 mod elector;
+mod metrics;
 mod record;
 
 use std::sync::Arc;
@@ -26,7 +28,9 @@ use shoal_objects::{Clock, Entropy};
 use tokio::sync::watch;
 
 pub use elector::Elector;
+pub use metrics::LeaderMetrics;
 
+use crate::apply::{Fence, Permit};
 use crate::config;
 use crate::config::duration::format;
 use crate::monotonic::Monotonic;
@@ -57,8 +61,8 @@ pub struct Election {
     /// The three timers.
     pub timing: Timing,
     /// What to do about a Lease that is not there and was never seen. By default it is created and led at once, as
-    /// client-go does; the danger is a leader whose Lease was deleted by hand a moment ago. A cautious replica waits
-    /// one lease duration first.
+    /// client-go does; the danger is a leader whose Lease was deleted by hand a moment ago. A cautious replica creates
+    /// it and leads one lease duration later.
     pub cautious: bool,
     /// Measures leases.
     pub monotonic: Monotonic,
@@ -236,6 +240,17 @@ impl Leadership {
                 }
             }
         }
+    }
+
+    /// Stops writers the moment this replica does not lead.
+    pub fn fence(&self) -> Fence {
+        let leadership = self.clone();
+        Fence::new(move || {
+            let until = leadership.state.borrow().leads_until?;
+            let epoch = u64::try_from(leadership.seen.lock().transitions).unwrap_or_default();
+            let remaining = until.checked_sub(leadership.monotonic.now())?;
+            Some(Permit { slot: 0, epoch, remaining })
+        })
     }
 
     /// This replica's identity.

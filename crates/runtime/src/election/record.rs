@@ -7,6 +7,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff;
 use shoal_objects::Timestamp;
 
+use super::Timing;
+
 /// The Lease as last seen, and since when its record has been like this.
 #[derive(Debug, Default)]
 pub(super) struct Observed {
@@ -20,8 +22,11 @@ pub(super) struct Observed {
 /// What to do next.
 #[derive(Debug, PartialEq)]
 pub(super) enum Step {
-    /// The Lease is free: make it ours.
+    /// The Lease is free: make it ours and lead.
     Take,
+    /// The Lease was deleted, perhaps under a leader that has not noticed yet: make it ours, which keeps that leader
+    /// from renewing, and lead when its leadership must have ended.
+    Claim,
     /// Somebody else may lead until this moment.
     WaitUntil(Duration),
 }
@@ -30,6 +35,10 @@ impl Observed {
     /// Takes in what a read or write gave at `now`. The clock starts anew only when the record changed: labels and
     /// annotations are nobody's sign of life.
     pub fn update(&mut self, lease: Option<Lease>, now: Duration) {
+        if lease.is_none() && self.lease.is_some() {
+            // Since when it is gone.
+            self.since = now;
+        }
         if let Some(lease) = &lease {
             let record = (lease.metadata.uid.clone(), lease.spec.clone().unwrap_or_default());
             if self.record.as_ref() != Some(&record) {
@@ -55,16 +64,20 @@ impl Observed {
         self.holder() == me && spec.acquire_time.as_ref() == Some(&micro_time(acquired))
     }
 
-    /// What a candidate may do at `now`. `fallback` is the lease duration of records that do not say.
-    pub fn step(&self, now: Duration, fallback: Duration, cautious: bool, started: Duration) -> Step {
+    /// What a candidate may do at `now`.
+    pub fn step(&self, now: Duration, timing: &Timing, cautious: bool) -> Step {
         let Some((_, spec)) = &self.record else {
-            let free_at = if cautious { started + fallback } else { Duration::ZERO };
-            return if now >= free_at { Step::Take } else { Step::WaitUntil(free_at) };
+            return if cautious { Step::Claim } else { Step::Take };
         };
+        if self.lease.is_none() {
+            // Time for its leader to write it anew.
+            let claim_at = self.since + timing.retry_period * 2;
+            return if now >= claim_at { Step::Claim } else { Step::WaitUntil(claim_at) };
+        }
         let held = spec.holder_identity.as_deref().is_some_and(|holder| !holder.is_empty());
         let duration = match spec.lease_duration_seconds {
             Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs().into()),
-            _ => fallback,
+            _ => timing.lease_duration,
         };
         let free_at = self.since + duration;
         if !held || now >= free_at { Step::Take } else { Step::WaitUntil(free_at) }
@@ -160,7 +173,7 @@ mod tests {
     }
 
     fn step(observed: &Observed, now: u64) -> Step {
-        observed.step(S(now), S(99), false, S(0))
+        observed.step(S(now), &Timing::default(), false)
     }
 
     #[test]
@@ -194,14 +207,15 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_deleted_by_hand_keeps_those_waiting_who_saw_it() {
+    fn a_lease_deleted_by_hand_is_left_to_its_leader_for_a_while_and_then_only_claimed() {
         let mut observed = Observed::default();
         assert_eq!(step(&observed, 0), Step::Take);
-        assert_eq!(observed.step(S(4), S(15), true, S(1)), Step::WaitUntil(S(16)));
+        assert_eq!(observed.step(S(0), &Timing::default(), true), Step::Claim);
         observed.update(Some(lease("other", 1)), S(10));
-        observed.update(None, S(12));
-        assert_eq!(step(&observed, 24), Step::WaitUntil(S(25)));
-        assert_eq!(step(&observed, 25), Step::Take);
+        observed.update(None, S(100));
+        observed.update(None, S(102));
+        assert_eq!(step(&observed, 103), Step::WaitUntil(S(104)));
+        assert_eq!(step(&observed, 104), Step::Claim);
     }
 
     #[test]

@@ -1,20 +1,29 @@
 //! Settings of a manager, and the first two steps of its life.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use shoal_objects::{Clock, Entropy};
+use tokio::sync::Semaphore;
 
 use super::phase::{Board, Phase};
+use super::recorders::Recorders;
 use super::signals::Signals;
 use super::{Component, ELECTOR, Error, Manager, Stop};
+use crate::cache::{InformerOptions, Informers};
 use crate::client;
-use crate::config::{Config, Source};
-use crate::election::{Election, Elector, Leadership, Timing};
+use crate::config::{Change, Config, Source};
+use crate::election::{Election, Elector, LeaderMetrics, Leadership, Timing};
+use crate::events::Severity;
 use crate::health::{self, Health};
 use crate::logging;
 use crate::metrics::Metrics;
 use crate::monotonic::Monotonic;
+use crate::queue::QueueMetrics;
+use crate::watch::WatchOptions;
+use crate::worker::WorkerMetrics;
 
 /// How long a stop may take; Kubernetes kills a pod 30 seconds after asking it to stop.
 const STOP_DEADLINE: Duration = Duration::from_secs(25);
@@ -193,12 +202,23 @@ impl Builder {
         let config = source.current();
         config.check()?;
         board.enter(Phase::Client);
+        // Lists have a limit of their own.
+        let timeout = self.client_options.timeout.max(config.informer.list_timeout);
+        let options = client::Options { timeout, ..self.client_options.clone() };
         let client = match &self.client {
-            Some(client) => client::instrumented(client.clone(), &self.client_options),
-            None => client::infer(&self.client_options).await?,
+            Some(client) => client::instrumented(client.clone(), &options),
+            None => client::infer(&options).await?,
         };
         let metrics = Metrics::default();
-        metrics.register(|registry| source.register(registry));
+        let at_once = config.reconcile_config.max_concurrent.clamp(1, Semaphore::MAX_PERMITS);
+        let (queue_metrics, worker_metrics) = (QueueMetrics::default(), WorkerMetrics::default());
+        metrics.register(|registry| {
+            source.register(registry);
+            queue_metrics.register(registry);
+            worker_metrics.register(registry);
+        });
+        let informers = Informers::new(client.clone(), self.informer_options(&config));
+        let recorders = Recorders::new(client.clone(), &self.name, &host(), self.clock.clone());
         let health = Health::default();
         health.profiling(self.profiling);
         health.metrics(config.metrics.enabled.then_some((config.metrics.path.as_str(), metrics.clone())));
@@ -207,7 +227,10 @@ impl Builder {
         health.ready(move || ready.ready());
         health.inspect("manager", move || inspect.inspect());
         health.inspect("config", move || settings.inspect());
+        let caches = informers.clone();
+        health.inspect("caches", move || serde_json::json!(caches.snapshot()));
         self.follow_log_level(&source, &health);
+        tell_of_rejections(&source, &recorders, client.default_namespace());
         let listener = match self.listen {
             true => {
                 let port = config.metrics.port;
@@ -219,6 +242,7 @@ impl Builder {
             None => None,
             Some(election) => {
                 let (elector, leadership) = election.candidate(client.clone()).map_err(Error::Election)?;
+                metrics.register(|registry| LeaderMetrics::new(leadership.clone()).register(registry));
                 let shown = leadership.clone();
                 health.inspect("leases", move || serde_json::json!([shown.inspect()]));
                 Some((component(elector, leadership.clone()), leadership))
@@ -235,7 +259,12 @@ impl Builder {
             clock: self.clock,
             entropy: self.entropy,
             election,
-            components: Vec::new(),
+            components: vec![of_informers(&informers), recorders.component()],
+            informers,
+            recorders,
+            queue_metrics,
+            worker_metrics,
+            reconciles: Arc::new(Semaphore::new(at_once)),
             board,
             stopper,
             stop,
@@ -263,10 +292,24 @@ impl Builder {
         });
     }
 
+    fn informer_options(&self, config: &Config) -> InformerOptions {
+        let resync = config.reconcile_config.resync_period;
+        InformerOptions {
+            watch: WatchOptions {
+                list_timeout: config.informer.list_timeout,
+                incremental: config.informer.incremental_sync,
+                entropy: self.entropy.clone(),
+                ..WatchOptions::default()
+            },
+            cache_size: config.informer.cache_size,
+            resync: (!resync.is_zero()).then_some(resync),
+            ..InformerOptions::default()
+        }
+    }
+
     fn stand(&self, client: &Client, config: &Config) -> Election {
         let namespace = self.lease_namespace.as_deref().unwrap_or_else(|| client.default_namespace());
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let unique = || format!("{host}_{}", self.entropy.uid());
+        let unique = || format!("{}_{}", host(), self.entropy.uid());
         Election {
             namespace: namespace.to_owned(),
             name: self.name.clone(),
@@ -286,6 +329,56 @@ fn component(mut elector: Elector, leadership: Leadership) -> Component {
     Component::new(ELECTOR, move |stop: Stop| async move { elector.run(&stop).await.map_err(Into::into) })
         .ready(move || ready.is_leader())
         .inspect(move || leadership.inspect())
+}
+
+/// The caches as a component: ready when every cache that was asked for is full.
+fn of_informers(informers: &Informers) -> Component {
+    let (ready, inspect, informers) = (informers.clone(), informers.clone(), informers.clone());
+    let run = move |stop: Stop| async move {
+        stop.requested().await;
+        informers.stop();
+        Ok(())
+    };
+    Component::new("informers", run)
+        .cache()
+        .ready(move || ready.have_synced())
+        .inspect(move || serde_json::json!(inspect.snapshot().len()))
+}
+
+/// In a cluster the host's name is the pod's.
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Settings that cannot be used are told where operators look first.
+fn tell_of_rejections(source: &Source, recorders: &Recorders, namespace: &str) {
+    let recorder = recorders.of("config");
+    let pod = ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        namespace: Some(namespace.to_owned()),
+        name: Some(host()),
+        ..ObjectReference::default()
+    };
+    source.on_change(move |change| {
+        let (severity, reason, message) = match change {
+            Change::Applied { generation } => (
+                Severity::Normal,
+                "ConfigApplied",
+                format!("settings of generation {generation} are in force"),
+            ),
+            Change::Rejected { generation, error } => {
+                let message = format!("{error}\nsettings of generation {generation} stay in force");
+                (Severity::Warning, "ConfigRejected", message)
+            }
+            Change::RolledBack { generation } => {
+                let message = format!("the settings before are in force again, as generation {generation}");
+                (Severity::Warning, "ConfigRolledBack", message)
+            }
+        };
+        // Longer notes are refused.
+        recorder.record(pod.clone(), severity, reason, message.chars().take(1000).collect::<String>());
+    });
 }
 
 /// Some settings are used once, at the start.

@@ -26,6 +26,7 @@ mod builder;
 mod component;
 mod phase;
 mod plan;
+mod recorders;
 mod signals;
 mod stop;
 mod supervise;
@@ -36,7 +37,7 @@ use std::time::Duration;
 use kube::Client;
 use shoal_objects::{Clock, Entropy};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 pub use builder::Builder;
 pub use component::{BoxError, Component, Inspect, Ready, Run, Stage};
@@ -44,12 +45,17 @@ pub use phase::Phase;
 pub use plan::PlanError;
 pub use stop::{Level, Stop, Stopper};
 
+use crate::cache::Informers;
 use crate::client;
 use crate::config::{self, Config};
 use crate::election::Leadership;
+use crate::events::Recorder;
 use crate::health::{self, Health};
 use crate::metrics::Metrics;
+use crate::queue::QueueMetrics;
+use crate::worker::WorkerMetrics;
 use phase::Board;
+use recorders::Recorders;
 use signals::Signals;
 use supervise::Supervisor;
 
@@ -140,6 +146,11 @@ pub struct Manager {
     entropy: Entropy,
     election: Option<(Component, Leadership)>,
     components: Vec<Component>,
+    informers: Informers,
+    recorders: Recorders,
+    queue_metrics: QueueMetrics,
+    worker_metrics: WorkerMetrics,
+    reconciles: Arc<Semaphore>,
     board: Arc<Board>,
     stopper: Stopper,
     stop: Stop,
@@ -169,6 +180,31 @@ impl Manager {
     /// The client, whose writes are on record.
     pub fn client(&self) -> Client {
         self.client.clone()
+    }
+
+    /// The shared caches. Ask for kinds before [`Manager::run`]: they are full before any controller starts.
+    pub fn informers(&self) -> &Informers {
+        &self.informers
+    }
+
+    /// A recorder of events that speaks in the name of `component`.
+    pub fn recorder(&self, component: &str) -> Recorder {
+        self.recorders.of(component)
+    }
+
+    /// The metrics of all work queues, already registered.
+    pub fn queue_metrics(&self) -> &QueueMetrics {
+        &self.queue_metrics
+    }
+
+    /// The metrics of all workers, already registered.
+    pub fn worker_metrics(&self) -> &WorkerMetrics {
+        &self.worker_metrics
+    }
+
+    /// One permit for each reconcile that may run at the same time, whichever controller it is of.
+    pub fn reconciles(&self) -> Arc<Semaphore> {
+        self.reconciles.clone()
     }
 
     /// The settings in force now.

@@ -232,7 +232,7 @@ impl Supervisor {
                     return self.abort().await;
                 }
                 () = tokio::time::sleep_until(deadline) => {
-                    let names = self.running();
+                    let names = self.running(|slot| slot.stop.is_requested());
                     self.failure.get_or_insert(Error::Deadline { deadline: self.deadline, names });
                     return self.abort().await;
                 }
@@ -262,31 +262,31 @@ impl Supervisor {
         self.slots.iter().any(Slot::is_running)
     }
 
-    /// Drops what still runs. The lease is given back only if the leader's work has ended for certain.
+    /// Drops what still runs. Caches may end by themselves, and the elector too if the leader's work has ended for
+    /// certain: otherwise the lease is left to run out.
     async fn abort(&mut self) {
-        self.drop_tasks(|index, slot, elector| slot.stage == Stage::Controller && Some(index) != elector)
-            .await;
-        let elected_ended = self
-            .slots
-            .iter()
-            .enumerate()
-            .all(|(index, slot)| !slot.elected || Some(index) == self.elector || !slot.is_running());
+        let elector = self.elector;
+        self.drop_tasks(|index, slot| slot.stage == Stage::Controller && Some(index) != elector).await;
         self.board.enter(Phase::Cleaning);
-        if let Some(elector) = self.elector.filter(|_| elected_ended) {
-            self.slots[elector].stopper.stop();
-            self.wait(|slots| !slots[elector].is_running()).await;
+        let elected_ended = self.slots.iter().all(|slot| !slot.elected || !slot.is_running());
+        for (index, slot) in self.slots.iter().enumerate() {
+            if slot.stage == Stage::Cache || (elected_ended && Some(index) == elector) {
+                slot.stopper.stop();
+            }
         }
+        self.wait(|slots| !slots.iter().any(|slot| slot.is_running() && slot.stop.level() == Level::Drain))
+            .await;
         self.board.enter(Phase::Waiting);
-        self.drop_tasks(|_, _, _| true).await;
-        let names = self.running();
+        self.drop_tasks(|_, _| true).await;
+        let names = self.running(|_| true);
         if !names.is_empty() {
             tracing::error!(components = names.join(", "), "components ignore the stop and are left behind");
         }
     }
 
-    async fn drop_tasks(&mut self, which: impl Fn(usize, &Slot, Option<usize>) -> bool) {
+    async fn drop_tasks(&mut self, which: impl Fn(usize, &Slot) -> bool) {
         let chosen: Vec<usize> =
-            (0..self.slots.len()).filter(|index| which(*index, &self.slots[*index], self.elector)).collect();
+            (0..self.slots.len()).filter(|index| which(*index, &self.slots[*index])).collect();
         for index in &chosen {
             let slot = &self.slots[*index];
             slot.stopper.abort();
@@ -342,8 +342,12 @@ impl Supervisor {
         (index, result)
     }
 
-    fn running(&self) -> Vec<String> {
-        self.slots.iter().filter(|slot| slot.is_running()).map(|slot| slot.name.clone()).collect()
+    fn running(&self, which: impl Fn(&Slot) -> bool) -> Vec<String> {
+        self.slots
+            .iter()
+            .filter(|slot| slot.is_running() && which(slot))
+            .map(|slot| slot.name.clone())
+            .collect()
     }
 }
 

@@ -45,7 +45,8 @@ pub(super) struct Took<K> {
     pub(super) key: K,
     pub(super) priority: Priority,
     pub(super) retries: u32,
-    pub(super) waited: Duration,
+    /// When it became ready.
+    pub(super) since: Duration,
 }
 
 /// What a call changed that someone may be waiting for.
@@ -124,7 +125,7 @@ impl<K> Core<K> {
     }
 
     /// Hands out the key whose turn it is.
-    pub(super) fn take(&mut self, now: Duration) -> Option<Took<K>>
+    pub(super) fn take(&mut self) -> Option<Took<K>>
     where
         K: Clone,
     {
@@ -138,12 +139,12 @@ impl<K> Core<K> {
             key: entry.key.clone(),
             priority: entry.priority,
             retries: entry.retries,
-            waited: now.saturating_sub(entry.since),
+            since: entry.since,
         })
     }
 
-    /// A worker is done with a key.
-    pub(super) fn finish(&mut self, slot: Slot, next: Next, now: Duration) -> Effects {
+    /// A worker is done with a key. Most often nobody needs to know the time.
+    pub(super) fn finish(&mut self, slot: Slot, next: Next, now: impl Fn() -> Duration) -> Effects {
         let entry = self.entries.at(slot);
         entry.running = false;
         self.running -= 1;
@@ -160,29 +161,32 @@ impl<K> Core<K> {
                 NOTHING
             }
             Next::After(_) if again => NOTHING,
-            Next::Retry if !self.closed => self.retry(slot, now),
-            Next::After(delay) if !self.closed => self.wait(slot, delay, now),
+            Next::Retry if !self.closed => self.retry(slot, now()),
+            Next::After(delay) if !self.closed => self.wait(slot, delay, now()),
             Next::Retry | Next::After(_) => NOTHING,
         };
         if again {
-            self.push_ready(slot, now);
+            self.push_ready(slot, now());
             effects.ready += 1;
         }
         self.drop_idle(slot);
         effects
     }
 
-    /// Makes the keys ready whose time has come.
-    pub(super) fn fire(&mut self, now: Duration) -> Effects {
+    /// Makes keys ready whose time has come, so many at most.
+    pub(super) fn fire(&mut self, now: Duration, limit: usize) -> Effects {
         let tick = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         let mut effects = NOTHING;
-        while let Some(due) = self.timers.first_entry().filter(|due| *due.key() <= tick) {
-            let mut list = due.remove();
-            while let Some(slot) = self.entries.pop_front(&mut list) {
-                self.waiting -= 1;
-                self.entries.at(slot).place = Place::Nowhere;
-                effects += self.make_ready(slot, now);
+        for _ in 0..limit {
+            let Some(mut due) = self.timers.first_entry().filter(|due| *due.key() <= tick) else { break };
+            let slot = self.entries.pop_front(due.get_mut());
+            if due.get().is_empty() {
+                due.remove();
             }
+            let Some(slot) = slot else { continue };
+            self.waiting -= 1;
+            self.entries.at(slot).place = Place::Nowhere;
+            effects += self.make_ready(slot, now);
         }
         effects
     }

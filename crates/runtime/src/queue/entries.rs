@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use hashbrown::HashTable;
 use slab::Slab;
 
 use super::Priority;
+use super::index::Index;
 
 /// The number of a key's place in the slab.
 pub(super) type Slot = u32;
@@ -16,9 +16,9 @@ const NIL: Slot = Slot::MAX;
 #[derive(Clone, Copy)]
 pub(super) struct Digest {
     /// Hash of the key.
-    pub(super) hash: u64,
+    pub(super) hash: u32,
     /// Keys of one group take turns with those of other groups.
-    pub(super) group: u64,
+    pub(super) group: u32,
 }
 
 /// The list that holds a key. A running key is in none, unless it waits for a later run.
@@ -87,12 +87,12 @@ impl List {
 /// The slab and the index into it.
 pub(super) struct Entries<K> {
     slab: Slab<Entry<K>>,
-    index: HashTable<Slot>,
+    index: Index,
 }
 
 impl<K> Default for Entries<K> {
     fn default() -> Entries<K> {
-        Entries { slab: Slab::new(), index: HashTable::new() }
+        Entries { slab: Slab::new(), index: Index::default() }
     }
 }
 
@@ -109,27 +109,21 @@ impl<K> Entries<K> {
     where
         K: Eq,
     {
-        let same = |slot: &Slot| {
-            let entry = &self.slab[*slot as usize];
-            entry.digest.hash == digest.hash && entry.key == *key
-        };
-        self.index.find(digest.hash, same).copied()
+        self.index.find(digest.hash, |slot| self.slab[slot as usize].key == *key)
     }
 
     /// Keeps a key that is not there yet.
     pub(super) fn insert(&mut self, entry: Entry<K>) -> Slot {
         let hash = entry.digest.hash;
         let slot = self.slab.insert(entry) as Slot;
-        self.index.insert_unique(hash, slot, |slot| self.slab[*slot as usize].digest.hash);
+        self.index.insert(hash, slot);
         slot
     }
 
     /// Forgets a key that is in no list.
     pub(super) fn remove(&mut self, slot: Slot) {
         let entry = self.slab.remove(slot as usize);
-        if let Ok(found) = self.index.find_entry(entry.digest.hash, |other| *other == slot) {
-            found.remove();
-        }
+        self.index.remove(entry.digest.hash, slot);
         self.give_back_memory();
     }
 
@@ -137,7 +131,7 @@ impl<K> Entries<K> {
     fn give_back_memory(&mut self) {
         if self.slab.is_empty() && self.slab.capacity() > 4096 {
             self.slab = Slab::with_capacity(1024);
-            self.index = HashTable::with_capacity(1024);
+            self.index = Index::default();
         }
     }
 

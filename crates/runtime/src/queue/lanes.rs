@@ -1,9 +1,8 @@
 //! The order of ready keys: priorities above groups above first come, first served.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
 
 use super::Priority;
 use super::entries::{Entries, Entry, List, Slot};
@@ -25,8 +24,8 @@ pub(super) struct Lanes {
 #[derive(Default)]
 struct Lane {
     /// Exactly the groups that are in `turns`; a list may be empty when its last key changed lanes.
-    groups: HashMap<u64, List, FixedState>,
-    turns: VecDeque<u64>,
+    groups: HashMap<u32, List, FixedState>,
+    turns: VecDeque<u32>,
     len: usize,
 }
 

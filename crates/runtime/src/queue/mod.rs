@@ -31,6 +31,7 @@
 mod backoff;
 mod core;
 mod entries;
+mod index;
 mod lanes;
 mod metrics;
 #[cfg(test)]
@@ -134,7 +135,7 @@ pub struct Taken<K> {
     key: K,
     priority: Priority,
     retries: u32,
-    waited: Duration,
+    since: Duration,
     next: Next,
 }
 
@@ -269,12 +270,11 @@ impl<K: Clone> Queue<K> {
     }
 
     fn take(&self) -> Result<Taken<K>, Empty> {
-        let now = self.shared.now();
         let mut core = self.shared.core.lock();
-        let Some(took) = core.take(now) else { return Err(Empty { closed: core.closed }) };
+        let Some(took) = core.take() else { return Err(Empty { closed: core.closed }) };
         drop(core);
-        let Took { slot, key, priority, retries, waited } = took;
-        Ok(Taken { queue: self.clone(), slot, key, priority, retries, waited, next: Next::Done })
+        let Took { slot, key, priority, retries, since } = took;
+        Ok(Taken { queue: self.clone(), slot, key, priority, retries, since, next: Next::Done })
     }
 }
 
@@ -346,9 +346,9 @@ impl<K> Taken<K> {
         self.priority
     }
 
-    /// How long it was ready before it was taken.
-    pub fn waited(&self) -> Duration {
-        self.waited
+    /// How long ago it became ready.
+    pub fn age(&self) -> Duration {
+        self.queue.shared.now().saturating_sub(self.since)
     }
 
     /// The worker is done. The same as dropping.
@@ -371,10 +371,9 @@ impl<K> Deref for Taken<K> {
 impl<K> Drop for Taken<K> {
     fn drop(&mut self) {
         let shared = &self.queue.shared;
-        let now = shared.now();
         let (effects, drained) = {
             let mut core = shared.core.lock();
-            (core.finish(self.slot, self.next, now), core.is_drained())
+            (core.finish(self.slot, self.next, || shared.now()), core.is_drained())
         };
         shared.tell(effects);
         if drained {
@@ -388,7 +387,10 @@ impl<K> Shared<K> {
     where
         K: Hash,
     {
-        Digest { hash: self.hasher.hash_one(key), group: self.group.map_or(0, |group| group(key)) }
+        Digest {
+            hash: fold(self.hasher.hash_one(key)),
+            group: self.group.map_or(0, |group| fold(group(key))),
+        }
     }
 
     fn now(&self) -> Duration {
@@ -419,6 +421,10 @@ impl<K> Drop for Shared<K> {
     fn drop(&mut self) {
         self.sooner.notify_one();
     }
+}
+
+fn fold(hash: u64) -> u32 {
+    (hash ^ hash >> 32) as u32
 }
 
 /// Counts a `get` that may be waiting.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use super::Shared;
+use super::{BATCH, Shared};
 
 /// Runs until the queue is shut down or dropped.
 pub(super) async fn run<K>(shared: Weak<Shared<K>>, sooner: Arc<Notify>) {
@@ -24,15 +24,21 @@ pub(super) async fn run<K>(shared: Weak<Shared<K>>, sooner: Arc<Notify>) {
 
 /// When to come back, if known; None when there is nothing more to do.
 fn fire<K>(shared: &Shared<K>) -> Option<Option<Instant>> {
-    let (effects, next) = {
-        let mut core = shared.core.lock();
-        if core.closed {
-            return None;
+    loop {
+        let now = shared.now();
+        let (effects, next) = {
+            let mut core = shared.core.lock();
+            if core.closed {
+                return None;
+            }
+            (core.fire(now, BATCH), core.next_timer())
+        };
+        shared.tell(effects);
+        // The lock is given back between batches: others want to add and to take.
+        if next.is_none_or(|next| next > now) {
+            return Some(next.map(|due| at(shared.epoch, due)));
         }
-        (core.fire(shared.now()), core.next_timer())
-    };
-    shared.tell(effects);
-    Some(next.map(|due| at(shared.epoch, due)))
+    }
 }
 
 fn at(epoch: Instant, due: Duration) -> Instant {

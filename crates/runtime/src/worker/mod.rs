@@ -16,11 +16,14 @@ mod tests;
 use std::fmt::Display;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures::FutureExt;
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -32,6 +35,7 @@ use self::outcome::Failed;
 pub use self::snapshot::{FailingKey, InFlight, WorkerSnapshot};
 use crate::queue::{Priority, Queue, Taken};
 use crate::reconcile::{Action, Result};
+use crate::trace::Journeys;
 
 /// How long cut-off reconcilers may take to be gone.
 const CUT_OFF: Duration = Duration::from_millis(100);
@@ -53,6 +57,37 @@ impl Default for Settings {
     }
 }
 
+/// What workers are to do.
+#[derive(Clone)]
+pub struct Plan<K> {
+    /// Name of the controller.
+    pub name: String,
+    /// Where keys come from.
+    pub queue: Queue<K>,
+    /// How many at once, how long each, how often again.
+    pub settings: Settings,
+    /// Where reconciles are counted.
+    pub metrics: WorkerMetrics,
+    /// Traces that began with the events.
+    pub journeys: Journeys<K>,
+    /// Permits that these workers share with others; each reconcile takes one.
+    pub limit: Option<Arc<Semaphore>>,
+}
+
+impl<K> Plan<K> {
+    /// The defaults, with metrics that nobody sees.
+    pub fn new(name: &str, queue: Queue<K>) -> Plan<K> {
+        Plan {
+            name: name.to_owned(),
+            queue,
+            settings: Settings::default(),
+            metrics: WorkerMetrics::default(),
+            journeys: Journeys::default(),
+            limit: None,
+        }
+    }
+}
+
 /// One reconcile to do.
 #[derive(Clone, Debug)]
 pub struct Job<K> {
@@ -62,8 +97,9 @@ pub struct Job<K> {
     pub retries: u32,
     /// Why it was in the queue.
     pub priority: Priority,
-    /// Is cancelled when the process stops and cannot wait any longer.
-    pub cancelled: CancellationToken,
+    /// Is cancelled when the process stops and cannot wait any longer. Counted from outside: cloning a token takes a
+    /// lock that all jobs would share.
+    pub cancelled: Arc<CancellationToken>,
 }
 
 /// How long a stop may take.
@@ -105,7 +141,9 @@ pub(crate) struct Shared<K> {
     name: String,
     queue: Queue<K>,
     settings: Settings,
-    cancelled: CancellationToken,
+    journeys: Journeys<K>,
+    limit: Option<Arc<Semaphore>>,
+    cancelled: Arc<CancellationToken>,
     meters: Meters,
     failures: Failures<K>,
     /// One per worker.
@@ -113,9 +151,8 @@ pub(crate) struct Shared<K> {
 }
 
 struct Running<K> {
-    key: K,
+    taken: Taken<K>,
     since: Instant,
-    retries: u32,
 }
 
 impl<K> Workers<K>
@@ -123,24 +160,20 @@ where
     K: Clone + Ord + Display + Send + Sync + 'static,
 {
     /// Starts workers that call `reconcile` for each key of the queue.
-    pub fn start<R, F>(
-        name: &str,
-        queue: Queue<K>,
-        settings: Settings,
-        metrics: &WorkerMetrics,
-        reconcile: R,
-    ) -> Workers<K>
+    pub fn start<R, F>(plan: Plan<K>, reconcile: R) -> Workers<K>
     where
         R: Fn(Job<K>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<Action>> + Send + 'static,
     {
-        let count = settings.max_concurrent.max(1);
+        let count = plan.settings.max_concurrent.max(1);
         let shared = Arc::new(Shared {
-            name: name.to_owned(),
-            queue,
-            settings,
-            cancelled: CancellationToken::new(),
-            meters: metrics.of(name),
+            meters: plan.metrics.of(&plan.name),
+            name: plan.name,
+            queue: plan.queue,
+            settings: plan.settings,
+            journeys: plan.journeys,
+            limit: plan.limit,
+            cancelled: Arc::default(),
             failures: Failures::default(),
             in_flight: (0..count).map(|_| Mutex::new(None)).collect(),
         });
@@ -213,7 +246,7 @@ impl<K> Clone for Inspector<K> {
 
 impl<K: Display> Shared<K> {
     fn running_keys(&self) -> Vec<String> {
-        self.in_flight.iter().filter_map(|slot| Some(slot.lock().as_ref()?.key.to_string())).collect()
+        self.in_flight.iter().filter_map(|slot| Some(slot.lock().as_ref()?.taken.key().to_string())).collect()
     }
 }
 
@@ -225,52 +258,80 @@ where
     F: Future<Output = Result<Action>>,
 {
     while let Some(taken) = shared.queue.get().await {
+        let _permit = match &shared.limit {
+            // Nobody closes it.
+            Some(limit) => limit.acquire().await.ok(),
+            None => None,
+        };
         let since = Instant::now();
-        let place = Place::take(&shared.in_flight[worker], &taken, since);
-        let span = tracing::info_span!("reconcile", controller = %shared.name, key = %*taken, retries = taken.retries());
-        let outcome = run(&shared, &*reconcile, &taken).instrument(span.clone()).await;
+        let span = shared.journeys.reconcile(&shared.name, &taken);
+        let job = shared.job(&taken);
+        let place = Place::take(&shared.in_flight[worker], Running { taken, since });
+        let outcome = run(&*reconcile, job, shared.settings.timeout).instrument(span.clone()).await;
         shared.meters.time.observe(since.elapsed().as_secs_f64());
-        drop(place);
-        span.in_scope(|| outcome::settle(&shared, taken, outcome));
+        if let Some(taken) = place.leave() {
+            span.in_scope(|| outcome::settle(&shared, taken, outcome));
+        }
         // Reconcilers that never wait would keep their thread from everyone else.
         tokio::task::coop::consume_budget().await;
     }
 }
 
-/// Calls the reconciler and turns a panic or a timeout into a failure.
-async fn run<K, R, F>(shared: &Shared<K>, reconcile: &R, taken: &Taken<K>) -> Result<Action, Failed>
-where
-    K: Clone,
-    R: Fn(Job<K>) -> F,
-    F: Future<Output = Result<Action>>,
-{
-    let job = Job {
-        key: taken.key().clone(),
-        retries: taken.retries(),
-        priority: taken.priority(),
-        cancelled: shared.cancelled.clone(),
-    };
-    // The call itself is inside, for it may panic before there is a future.
-    let guarded = AssertUnwindSafe(async move { reconcile(job).await }).catch_unwind();
-    match tokio::time::timeout(shared.settings.timeout, guarded).await {
-        Ok(Ok(result)) => result.map_err(Failed::Returned),
-        Ok(Err(panic)) => Err(Failed::panicked(&*panic)),
-        Err(_) => Err(Failed::TimedOut(shared.settings.timeout)),
+impl<K: Clone> Shared<K> {
+    fn job(&self, taken: &Taken<K>) -> Job<K> {
+        Job {
+            key: taken.key().clone(),
+            retries: taken.retries(),
+            priority: taken.priority(),
+            cancelled: self.cancelled.clone(),
+        }
     }
 }
 
-/// Shows a key as in flight, also when the worker is cut off.
+/// Calls the reconciler and turns a panic or a timeout into a failure.
+async fn run<K, R, F>(reconcile: &R, job: Job<K>, limit: Duration) -> Result<Action, Failed>
+where
+    R: Fn(Job<K>) -> F,
+    F: Future<Output = Result<Action>>,
+{
+    // The call itself is inside, for it may panic before there is a future.
+    let guarded = AssertUnwindSafe(async move { reconcile(job).await }).catch_unwind();
+    let mut guarded = pin!(guarded);
+    // Most reconciles find everything in order and never wait: they need no timer.
+    if let Poll::Ready(result) = futures::poll!(guarded.as_mut()) {
+        return finished(result);
+    }
+    match tokio::time::timeout(limit, guarded).await {
+        Ok(result) => finished(result),
+        Err(_) => Err(Failed::TimedOut(limit)),
+    }
+}
+
+fn finished(result: std::thread::Result<Result<Action>>) -> Result<Action, Failed> {
+    match result {
+        Ok(result) => result.map_err(Failed::Returned),
+        Err(panic) => Err(Failed::panicked(&*panic)),
+    }
+}
+
+/// Shows a key as in flight, and gives it back also when the worker is cut off.
 struct Place<'a, K>(&'a Mutex<Option<Running<K>>>);
 
-impl<'a, K: Clone> Place<'a, K> {
-    fn take(slot: &'a Mutex<Option<Running<K>>>, taken: &Taken<K>, since: Instant) -> Place<'a, K> {
-        *slot.lock() = Some(Running { key: taken.key().clone(), since, retries: taken.retries() });
+impl<'a, K> Place<'a, K> {
+    fn take(slot: &'a Mutex<Option<Running<K>>>, running: Running<K>) -> Place<'a, K> {
+        *slot.lock() = Some(running);
         Place(slot)
+    }
+
+    fn leave(self) -> Option<Taken<K>> {
+        self.0.lock().take().map(|running| running.taken)
     }
 }
 
 impl<K> Drop for Place<'_, K> {
     fn drop(&mut self) {
-        *self.0.lock() = None;
+        let left = self.0.lock().take();
+        // Without the lock: it wakes others.
+        drop(left);
     }
 }

@@ -71,9 +71,9 @@ impl<K: Display + Ord + Clone> Inspector<K> {
             let running = slot.as_ref()?;
             let time = now.saturating_duration_since(running.since);
             Some(InFlight {
-                key: running.key.to_string(),
+                key: running.taken.key().to_string(),
                 seconds: time.as_secs_f64(),
-                retries: running.retries,
+                retries: running.taken.retries(),
                 overdue: time > timeout,
             })
         });

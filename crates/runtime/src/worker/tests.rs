@@ -3,9 +3,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use prometheus_client::registry::Registry;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::{Job, Patience, Settings, WorkerMetrics, Workers};
+use super::{Job, Patience, Plan, Settings, WorkerMetrics, Workers};
 use crate::queue::{Priority, Queue, Settings as QueueSettings};
 use crate::reconcile::{Action, Error, Result};
 
@@ -20,7 +21,7 @@ where
     R: Fn(Job<u32>) -> F + Send + Sync + 'static,
     F: Future<Output = Result<Action>> + Send + 'static,
 {
-    Workers::start("demo", queue.clone(), settings, &WorkerMetrics::default(), reconcile)
+    Workers::start(Plan { settings, ..Plan::new("demo", queue.clone()) }, reconcile)
 }
 
 fn brief() -> Patience {
@@ -53,10 +54,33 @@ async fn no_more_than_the_limit_run_at_once_and_a_stop_drains_the_queue() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn controllers_share_the_limit_of_the_process() {
+    let limit = Some(Arc::new(Semaphore::new(3)));
+    let queues: [Queue<u32>; 2] = [queue(), queue()];
+    let workers = queues.each_ref().map(|queue| {
+        let plan = Plan { limit: limit.clone(), ..Plan::new("demo", queue.clone()) };
+        Workers::start(plan, |_| async {
+            tokio::time::sleep(SECOND).await;
+            Ok(Action::done())
+        })
+    });
+    queues.iter().for_each(|queue| queue.add_all(0..9, Priority::Live));
+    tokio::time::sleep(SECOND / 2).await;
+    let running: usize = workers.iter().map(|workers| workers.inspector().in_flight().len()).sum();
+    assert_eq!(running, 3);
+    let start = Instant::now();
+    for workers in workers {
+        workers.stop(Patience::within(60 * SECOND)).await;
+    }
+    assert_eq!(start.elapsed(), SECOND * 11 / 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_panic_is_caught_counted_and_retried() {
     let (queue, metrics, mut registry) = (queue(), WorkerMetrics::default(), Registry::default());
     metrics.register(&mut registry);
-    let workers = Workers::start("demo", queue.clone(), Settings::default(), &metrics, |job: Job<u32>| {
+    let plan = Plan { metrics, ..Plan::new("demo", queue.clone()) };
+    let workers = Workers::start(plan, |job: Job<u32>| {
         assert!(job.retries > 0, "before the future");
         async move {
             assert!(job.retries > 1, "inside the future");

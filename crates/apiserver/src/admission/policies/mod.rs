@@ -1,5 +1,6 @@
 //! Admission policies: expressions about requests, where a binding puts a policy in force.
 
+mod access;
 mod mutating;
 mod params;
 mod validating;
@@ -12,6 +13,7 @@ use serde_json::Value;
 use shoal_objects::{Errors, Path, meta};
 use shoal_store::{Object, Range};
 
+pub use access::check_params;
 pub use mutating::mutate;
 pub use validating::validate;
 

@@ -19,28 +19,59 @@ pub enum Backend {
     Host(String, u16),
 }
 
-/// Finds the addresses behind a port of a Service.
-pub async fn resolve(server: &Inner, namespace: &str, name: &str, port: u16) -> Result<Backend, String> {
+/// Why a Service leads nowhere.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Unresolved {
+    /// There is no such Service.
+    NoService,
+    /// The Service does not have the port.
+    NoPort,
+    /// Nothing says where the programs of the Service are.
+    NoEndpoints,
+    /// None of them is ready behind the port of this name.
+    NotReady(String),
+    /// The store holds something that cannot be read.
+    Unreadable(String),
+}
+
+impl Unresolved {
+    /// In the words for people who call the Service.
+    pub fn told(&self, namespace: &str, name: &str, port: u16) -> String {
+        match self {
+            Unresolved::NoService => format!("service {name:?} not found in namespace {namespace:?}"),
+            Unresolved::NoPort => format!("service {name:?} has no port {port}"),
+            Unresolved::NoEndpoints | Unresolved::NotReady(_) => {
+                format!("no endpoints available for service {name:?}")
+            }
+            Unresolved::Unreadable(why) => why.clone(),
+        }
+    }
+}
+
+/// Finds the addresses behind a port of a Service. Nothing routes the cluster's own addresses here, so they are those
+/// of its endpoints.
+pub async fn resolve(server: &Inner, namespace: &str, name: &str, port: u16) -> Result<Backend, Unresolved> {
     let registry = server.registry();
     let store = &server.store;
-    let missing = || format!("service {name:?} not found in namespace {namespace:?}");
-    let services = registry.find("", "v1", "services").ok_or_else(missing)?;
-    let found = store.get(&services.table, &format!("{namespace}/{name}")).await.ok_or_else(missing)?;
-    let service = served(services, &found).map_err(|failure| failure.message)?;
+    let unreadable = |failure: crate::status::Failure| Unresolved::Unreadable(failure.message);
+    let services = registry.find("", "v1", "services").ok_or(Unresolved::NoService)?;
+    let found = store.get(&services.table, &format!("{namespace}/{name}")).await;
+    let service = served(services, &*found.ok_or(Unresolved::NoService)?).map_err(unreadable)?;
     let spec = part(&service, "spec");
     if str_at(spec, "type") == "ExternalName" {
         return Ok(Backend::Host(str_at(spec, "externalName").to_owned(), port));
     }
     let wanted = list_at(spec, "ports").iter().find(|p| int_at(p, "port") == Some(i64::from(port)));
-    let Some(wanted) = wanted else { return Err(format!("service {name:?} has no port {port}")) };
-    let port_name = str_at(wanted, "name");
+    let port_name = str_at(wanted.ok_or(Unresolved::NoPort)?, "name");
 
     let mut addresses = Vec::new();
+    let mut known = false;
     let range = Range::Namespace(namespace);
     if let Some(slices) = registry.find("discovery.k8s.io", "v1", "endpointslices") {
         for object in store.list(&slices.table, range, None, 0).await.objects {
-            let slice = served(slices, &object).map_err(|failure| failure.message)?;
+            let slice = served(slices, &object).map_err(unreadable)?;
             if meta::label(&slice, "kubernetes.io/service-name") == Some(name) {
+                known = true;
                 addresses.extend(slice_addresses(&slice, port_name));
             }
         }
@@ -49,15 +80,17 @@ pub async fn resolve(server: &Inner, namespace: &str, name: &str, port: u16) -> 
         && let Some(endpoints) = registry.find("", "v1", "endpoints")
         && let Some(object) = store.get(&endpoints.table, &format!("{namespace}/{name}")).await
     {
-        let endpoints = served(endpoints, &object).map_err(|failure| failure.message)?;
+        let endpoints = served(endpoints, &object).map_err(unreadable)?;
+        known = true;
         addresses.extend(endpoints_addresses(&endpoints, port_name));
     }
     addresses.sort_unstable();
     addresses.dedup();
-    if addresses.is_empty() {
-        return Err(format!("no endpoints available for service {name:?}"));
+    match (addresses.is_empty(), known) {
+        (false, _) => Ok(Backend::Addresses(addresses)),
+        (true, true) => Err(Unresolved::NotReady(port_name.to_owned())),
+        (true, false) => Err(Unresolved::NoEndpoints),
     }
-    Ok(Backend::Addresses(addresses))
 }
 
 fn port_number(ports: &[Value], name: &str) -> Option<u16> {

@@ -1,0 +1,9 @@
+//! Programs outside that the server itself calls: where they listen, and a connection that trusts only them.
+
+mod connect;
+mod resolve;
+mod trust;
+
+pub use connect::connect;
+pub use resolve::{Backend, Unresolved, resolve};
+pub use trust::{Trust, client_config};

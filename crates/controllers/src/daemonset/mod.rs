@@ -1,0 +1,4 @@
+//! DaemonSets: one pod on every node that wants it.
+
+pub mod nodes;
+pub mod plan;

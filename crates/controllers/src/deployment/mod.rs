@@ -1,0 +1,157 @@
+//! Deployments: ReplicaSets of changing templates, old ones going while the new one comes.
+
+mod conditions;
+pub mod plan;
+mod rollout;
+mod scale;
+pub mod sets;
+mod status;
+
+use std::sync::Arc;
+
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::core::v1::Pod;
+use shoal_objects::clock::Clock;
+use shoal_runtime::apply::status_code;
+use shoal_runtime::controller::Listers;
+use shoal_runtime::{Action, Context, Controller, ObjectKey, Result, owner};
+
+use crate::claim;
+use crate::time::now;
+use plan::{Change, Plan, View};
+pub use rollout::resolve;
+
+/// The controller.
+pub fn controller(clock: Clock) -> Controller {
+    Controller::of::<Deployment>("deployment-controller")
+        .owns::<ReplicaSet>()
+        .watches::<ReplicaSet>(who_might_adopt)
+        .watches::<Pod>(who_waits_for)
+        .reconcile(move |context| reconcile(clock.clone(), context))
+}
+
+/// Deployments whose selector matches a ReplicaSet that nobody controls.
+fn who_might_adopt(set: &ReplicaSet, listers: &Listers) -> Vec<ObjectKey> {
+    if owner::controller_of(&set.metadata).is_some() {
+        return Vec::new();
+    }
+    let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
+    let wants = |deployment: &Arc<Deployment>| {
+        let selector = claim::selector(deployment.spec.as_ref().map(|spec| &spec.selector));
+        selector.is_some_and(|selector| claim::matches(&selector, &set.metadata))
+    };
+    let deployments = listers.of::<Deployment>().list_in(namespace);
+    deployments
+        .iter()
+        .filter(|deployment| wants(deployment))
+        .map(|deployment| ObjectKey::of(&**deployment))
+        .collect()
+}
+
+/// The Deployment that must see a pod gone before it makes new ones.
+fn who_waits_for(pod: &Pod, listers: &Listers) -> Vec<ObjectKey> {
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let key = |reference: &str| ObjectKey::new(namespace, reference);
+    owner::controller_of(&pod.metadata)
+        .filter(|reference| reference.kind == "ReplicaSet")
+        .and_then(|reference| listers.of::<ReplicaSet>().get(&key(&reference.name)))
+        .and_then(|set| owner::controller_of(&set.metadata).map(|reference| key(&reference.name)))
+        .filter(|key| {
+            listers.of::<Deployment>().get(key).is_some_and(|deployment| !rollout::is_rolling(&deployment))
+        })
+        .into_iter()
+        .collect()
+}
+
+async fn reconcile(clock: Clock, context: Context<Deployment>) -> Result<Action> {
+    let Some(deployment) = context.object() else { return Ok(Action::done()) };
+    let Some(selector) = claim::selector(deployment.spec.as_ref().map(|spec| &spec.selector)) else {
+        return Ok(Action::done());
+    };
+    let namespace = &context.key().namespace;
+    let mut candidates = context.children::<ReplicaSet>();
+    let orphans = context.lister::<ReplicaSet>().select_in(namespace, &selector);
+    candidates.extend(orphans.into_iter().filter(|set| owner::controller_of(&set.metadata).is_none()));
+    let owned = claim::settle(context.writer(), &*deployment, &selector, candidates).await?;
+    let pods = if rollout::is_rolling(&deployment) {
+        Vec::new()
+    } else {
+        let uids: Vec<&str> = owned.iter().filter_map(|set| set.metadata.uid.as_deref()).collect();
+        let mut pods = context.lister::<Pod>().list_in(namespace);
+        pods.retain(|pod| {
+            owner::controller_of(&pod.metadata).is_some_and(|owner| uids.contains(&owner.uid.as_str()))
+        });
+        pods
+    };
+    let plan = plan::plan(&View {
+        deployment: &deployment,
+        sets: owned.iter().map(AsRef::as_ref).collect(),
+        pods: pods.iter().map(AsRef::as_ref).collect(),
+        now: now(&clock),
+    });
+    act(&context, &deployment, &owned, &plan).await?;
+    Ok(plan.again.map_or(Action::done(), Action::after))
+}
+
+async fn act(
+    context: &Context<Deployment>,
+    deployment: &Deployment,
+    owned: &[Arc<ReplicaSet>],
+    plan: &Plan,
+) -> Result<()> {
+    let writer = context.writer();
+    let mut status = plan.status.clone();
+    if let Some(set) = &plan.create {
+        match writer.create(set).await {
+            Ok(_) => {}
+            // The name is the template's: either it is the one we want and the cache is behind, or two templates share it.
+            Err(error) if status_code(&error) == Some(409) => {
+                let present = writer.get::<ReplicaSet>(&ObjectKey::of(set)).await?;
+                let ours = present.as_ref().is_some_and(|present| {
+                    owner::is_controlled_by(&present.metadata, &deployment.metadata)
+                        && sets::current(deployment, &[present]).is_some()
+                });
+                if !ours {
+                    status.collision_count = Some(status.collision_count.unwrap_or_default() + 1);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    for change in &plan.change {
+        let key = ObjectKey::new(&context.key().namespace, &change.name);
+        let cached = owned.iter().find(|set| set.metadata.name.as_ref() == Some(&change.name));
+        writer.modify(&key, cached.map(AsRef::as_ref), |set| make(set, change)).await?;
+    }
+    for message in &plan.scaled {
+        context.recorder().normal(deployment, "ScalingReplicaSet", message.clone());
+    }
+    for name in &plan.delete {
+        if let Some(set) = owned.iter().find(|set| set.metadata.name.as_ref() == Some(name)) {
+            writer.delete(&**set).await?;
+        }
+    }
+    let mut latest = None;
+    if let Some(revision) = &plan.revision {
+        let set = |deployment: &mut Deployment| {
+            let annotations = deployment.metadata.annotations.get_or_insert_default();
+            annotations.insert(sets::REVISION.to_owned(), revision.clone());
+        };
+        latest = writer.modify(context.key(), Some(deployment), set).await?;
+    }
+    let known = latest.as_ref().unwrap_or(deployment);
+    writer
+        .modify_status(context.key(), Some(known), |deployment: &mut Deployment| {
+            deployment.status = Some(status.clone());
+        })
+        .await?;
+    Ok(())
+}
+
+fn make(set: &mut ReplicaSet, change: &Change) {
+    set.metadata.annotations.get_or_insert_default().extend(change.annotations.clone());
+    if let Some(spec) = &mut set.spec {
+        spec.replicas = change.replicas.or(spec.replicas);
+        spec.min_ready_seconds = change.min_ready_seconds.or(spec.min_ready_seconds);
+    }
+}

@@ -1,0 +1,3 @@
+//! PodDisruptionBudgets: how many pods may be evicted now.
+
+pub mod plan;

@@ -1,0 +1,75 @@
+//! The Endpoints object of a Service, for readers that do not know EndpointSlices.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Pod, Service};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::slices::{ports_of, reference};
+use crate::pods;
+
+/// More addresses than this are cut off.
+const MAX_ADDRESSES: usize = 1000;
+const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
+
+/// The Endpoints that the Service should have.
+pub fn endpoints(service: &Service, selected: &[impl AsRef<Pod>]) -> Endpoints {
+    let anyway = service.spec.as_ref().and_then(|spec| spec.publish_not_ready_addresses).unwrap_or_default();
+    let mut subsets: BTreeMap<String, EndpointSubset> = BTreeMap::new();
+    let mut count = 0;
+    let mut pods: Vec<&Pod> = selected.iter().map(AsRef::as_ref).collect();
+    pods.sort_by_key(|pod| pod.metadata.name.clone());
+    for pod in pods {
+        let Some(ip) = pod.status.as_ref().and_then(|status| status.pod_ip.clone()) else { continue };
+        if pods::is_finished(pod) || pod.metadata.deletion_timestamp.is_some() {
+            continue;
+        }
+        count += 1;
+        if count > MAX_ADDRESSES {
+            break;
+        }
+        let ports: Vec<EndpointPort> = ports_of(service, pod)
+            .into_iter()
+            .map(|port| EndpointPort {
+                name: port.name.filter(|name| !name.is_empty()),
+                port: port.port.unwrap_or_default(),
+                protocol: port.protocol,
+                app_protocol: port.app_protocol,
+            })
+            .collect();
+        let address = EndpointAddress {
+            ip,
+            hostname: None,
+            node_name: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
+            target_ref: Some(reference(pod)),
+        };
+        let key = serde_json::to_string(&ports).unwrap_or_default();
+        let subset = subsets.entry(key).or_insert_with(|| EndpointSubset {
+            ports: (!ports.is_empty()).then_some(ports),
+            ..EndpointSubset::default()
+        });
+        let list = if anyway || pods::is_ready(pod) {
+            &mut subset.addresses
+        } else {
+            &mut subset.not_ready_addresses
+        };
+        list.get_or_insert_default().push(address);
+    }
+    let mut labels = service.metadata.labels.clone().unwrap_or_default();
+    labels.insert("endpoints.kubernetes.io/managed-by".to_owned(), "endpoint-controller".to_owned());
+    if service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref()) == Some("None") {
+        labels.insert("service.kubernetes.io/headless".to_owned(), String::new());
+    }
+    let truncated =
+        (count > MAX_ADDRESSES).then(|| BTreeMap::from([(OVER_CAPACITY.to_owned(), "truncated".to_owned())]));
+    Endpoints {
+        metadata: ObjectMeta {
+            name: service.metadata.name.clone(),
+            namespace: service.metadata.namespace.clone(),
+            labels: Some(labels),
+            annotations: truncated,
+            ..ObjectMeta::default()
+        },
+        subsets: (!subsets.is_empty()).then(|| subsets.into_values().collect()),
+    }
+}

@@ -1,0 +1,4 @@
+//! Endpoints and EndpointSlices: where the pods of a Service are.
+
+pub mod legacy;
+pub mod slices;

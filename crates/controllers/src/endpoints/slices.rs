@@ -1,0 +1,330 @@
+//! The EndpointSlices of a Service, from its pods.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{ObjectReference, Pod, Service, ServicePort};
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::Resource;
+use shoal_objects::entropy::Entropy;
+
+use crate::pods;
+
+/// A slice holds no more endpoints than this.
+const MAX_ENDPOINTS: usize = 100;
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+const MANAGER: &str = "endpointslice-controller.k8s.io";
+const HEADLESS: &str = "service.kubernetes.io/headless";
+
+/// What to do to the slices of a Service.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// Slices to create.
+    pub create: Vec<EndpointSlice>,
+    /// Slices to replace.
+    pub update: Vec<EndpointSlice>,
+    /// Slices to delete, by name.
+    pub delete: Vec<String>,
+}
+
+/// Whether a slice is one of ours, for this Service.
+pub fn is_of(slice: &EndpointSlice, service: &Service) -> bool {
+    let labels = slice.metadata.labels.as_ref();
+    let label = |name: &str| labels.and_then(|labels| labels.get(name)).map(String::as_str);
+    label(MANAGED_BY) == Some(MANAGER) && label(SERVICE_NAME) == service.metadata.name.as_deref()
+}
+
+/// The slices that the Service should have, with as few changes to those that exist as possible.
+pub fn plan(
+    service: &Service,
+    selected: &[impl AsRef<Pod>],
+    existing: &[impl AsRef<EndpointSlice>],
+    entropy: &Entropy,
+) -> Plan {
+    let mut wanted: BTreeMap<(String, Vec<PortKey>), Vec<Endpoint>> = BTreeMap::new();
+    let mut ports: BTreeMap<Vec<PortKey>, Vec<EndpointPort>> = BTreeMap::new();
+    for pod in selected.iter().map(AsRef::as_ref) {
+        let own = ports_of(service, pod);
+        let key: Vec<PortKey> = own.iter().map(port_key).collect();
+        for (family, endpoint) in endpoints_of(service, pod) {
+            wanted.entry((family, key.clone())).or_default().push(endpoint);
+        }
+        ports.entry(key).or_insert(own);
+    }
+    if wanted.is_empty() {
+        // A Service without pods has one empty slice, so that readers can tell "none" from "not yet".
+        for family in families(service) {
+            wanted.insert((family, Vec::new()), Vec::new());
+        }
+    }
+    let mut plan = Plan::default();
+    let mut free: Vec<&EndpointSlice> = existing.iter().map(AsRef::as_ref).collect();
+    free.sort_by_key(|slice| slice.metadata.name.clone());
+    for ((family, key), mut endpoints) in wanted {
+        endpoints.sort_by_key(|endpoint| endpoint.target_ref.as_ref().and_then(|target| target.name.clone()));
+        let ports = ports.get(&key).cloned().unwrap_or_default();
+        let fits = |slice: &&EndpointSlice| {
+            slice.address_type == family
+                && slice.ports.as_deref().unwrap_or_default().iter().map(port_key).collect::<Vec<_>>() == key
+        };
+        let mut mine: Vec<&EndpointSlice> = free.iter().copied().filter(fits).collect();
+        free.retain(|slice| !fits(slice));
+        for part in distribute(endpoints, &mine) {
+            let slice = |metadata| EndpointSlice {
+                metadata,
+                address_type: family.clone(),
+                endpoints: Some(part.clone()),
+                ports: Some(ports.clone()),
+            };
+            let present = if mine.is_empty() { None } else { Some(mine.remove(0)) };
+            match present {
+                Some(present) => {
+                    let mut metadata = present.metadata.clone();
+                    metadata.labels.get_or_insert_default().extend(labels(service));
+                    let next = slice(metadata);
+                    if next != *present {
+                        plan.update.push(next);
+                    }
+                }
+                None => plan.create.push(slice(new_metadata(service, entropy))),
+            }
+        }
+        free.extend(mine);
+    }
+    plan.delete = free.iter().filter_map(|slice| slice.metadata.name.clone()).collect();
+    plan
+}
+
+/// Endpoints stay in the slice they are in; new ones fill the gaps.
+fn distribute(endpoints: Vec<Endpoint>, slices: &[&EndpointSlice]) -> Vec<Vec<Endpoint>> {
+    let mut parts: Vec<Vec<Endpoint>> = vec![Vec::new(); slices.len()];
+    let mut rest = Vec::new();
+    for endpoint in endpoints {
+        let home = slices.iter().position(|slice| {
+            slice.endpoints.iter().flatten().any(|present| present.target_ref == endpoint.target_ref)
+        });
+        match home {
+            Some(home) if parts[home].len() < MAX_ENDPOINTS => parts[home].push(endpoint),
+            _ => rest.push(endpoint),
+        }
+    }
+    for endpoint in rest {
+        match parts.iter_mut().find(|part| part.len() < MAX_ENDPOINTS) {
+            Some(part) => part.push(endpoint),
+            None => parts.push(vec![endpoint]),
+        }
+    }
+    let used = parts.iter().any(|part| !part.is_empty());
+    let mut first = true;
+    parts.retain(|part| !part.is_empty() || (!used && std::mem::take(&mut first)));
+    if parts.is_empty() { vec![Vec::new()] } else { parts }
+}
+
+fn endpoints_of(service: &Service, pod: &Pod) -> Vec<(String, Endpoint)> {
+    if pods::is_finished(pod) {
+        return Vec::new();
+    }
+    let spec = service.spec.as_ref();
+    let status = pod.status.as_ref();
+    let anyway = spec.and_then(|spec| spec.publish_not_ready_addresses).unwrap_or_default();
+    let serving = pods::is_ready(pod);
+    let terminating = pod.metadata.deletion_timestamp.is_some();
+    let addresses =
+        status.and_then(|status| status.pod_ips.as_ref()).into_iter().flatten().map(|ip| ip.ip.clone());
+    let mut addresses: Vec<String> = addresses.collect();
+    if addresses.is_empty() {
+        addresses.extend(status.and_then(|status| status.pod_ip.clone()));
+    }
+    let hostname = pod.spec.as_ref().and_then(|spec| {
+        let same = spec.subdomain.is_some() && spec.subdomain == service.metadata.name;
+        spec.hostname.clone().filter(|_| same)
+    });
+    families(service)
+        .into_iter()
+        .filter_map(|family| {
+            let address = addresses.iter().find(|address| (family == "IPv6") == address.contains(':'))?;
+            let endpoint = Endpoint {
+                addresses: vec![address.clone()],
+                conditions: Some(EndpointConditions {
+                    ready: Some(anyway || (serving && !terminating)),
+                    serving: Some(serving),
+                    terminating: Some(terminating),
+                }),
+                hostname: hostname.clone(),
+                node_name: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
+                target_ref: Some(reference(pod)),
+                ..Endpoint::default()
+            };
+            Some((family, endpoint))
+        })
+        .collect()
+}
+
+pub(super) fn reference(pod: &Pod) -> ObjectReference {
+    ObjectReference {
+        kind: Some("Pod".to_owned()),
+        namespace: pod.metadata.namespace.clone(),
+        name: pod.metadata.name.clone(),
+        uid: pod.metadata.uid.clone(),
+        ..ObjectReference::default()
+    }
+}
+
+fn families(service: &Service) -> Vec<String> {
+    let families = service.spec.as_ref().and_then(|spec| spec.ip_families.clone()).unwrap_or_default();
+    if families.is_empty() { vec!["IPv4".to_owned()] } else { families }
+}
+
+/// The ports of a Service on one pod. A named port that the pod does not have is left out.
+pub(super) fn ports_of(service: &Service, pod: &Pod) -> Vec<EndpointPort> {
+    let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
+    ports
+        .iter()
+        .filter_map(|port| {
+            Some(EndpointPort {
+                name: Some(port.name.clone().unwrap_or_default()),
+                port: Some(target_port(port, pod)?),
+                protocol: Some(port.protocol.clone().unwrap_or_else(|| "TCP".to_owned())),
+                app_protocol: port.app_protocol.clone(),
+            })
+        })
+        .collect()
+}
+
+fn target_port(port: &ServicePort, pod: &Pod) -> Option<i32> {
+    match port.target_port.as_ref() {
+        None => Some(port.port),
+        Some(IntOrString::Int(0)) => Some(port.port),
+        Some(IntOrString::Int(number)) => Some(*number),
+        Some(IntOrString::String(name)) => {
+            let spec = pod.spec.as_ref()?;
+            let protocol = port.protocol.as_deref().unwrap_or("TCP");
+            let restartable = spec
+                .init_containers
+                .iter()
+                .flatten()
+                .filter(|init| init.restart_policy.as_deref() == Some("Always"));
+            spec.containers
+                .iter()
+                .chain(restartable)
+                .flat_map(|container| container.ports.iter().flatten())
+                .find(|declared| {
+                    declared.name.as_ref() == Some(name)
+                        && declared.protocol.as_deref().unwrap_or("TCP") == protocol
+                })
+                .map(|declared| declared.container_port)
+        }
+    }
+}
+
+type PortKey = (Option<String>, Option<i32>, Option<String>, Option<String>);
+
+fn port_key(port: &EndpointPort) -> PortKey {
+    (port.name.clone(), port.port, port.protocol.clone(), port.app_protocol.clone())
+}
+
+fn labels(service: &Service) -> BTreeMap<String, String> {
+    let mut labels = service.metadata.labels.clone().unwrap_or_default();
+    if service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref()) == Some("None") {
+        labels.insert(HEADLESS.to_owned(), String::new());
+    }
+    labels.insert(SERVICE_NAME.to_owned(), service.metadata.name.clone().unwrap_or_default());
+    labels.insert(MANAGED_BY.to_owned(), MANAGER.to_owned());
+    labels
+}
+
+fn new_metadata(service: &Service, entropy: &Entropy) -> ObjectMeta {
+    let prefix = format!("{}-", service.metadata.name.as_deref().unwrap_or_default());
+    let owner = service.controller_owner_ref(&());
+    ObjectMeta {
+        name: Some(pods::drawn_name(&prefix, entropy)),
+        generate_name: Some(prefix),
+        namespace: service.metadata.namespace.clone(),
+        labels: Some(labels(service)),
+        owner_references: owner
+            .map(|owner| vec![OwnerReference { block_owner_deletion: Some(true), ..owner }]),
+        ..ObjectMeta::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn service() -> Service {
+        serde_json::from_value(json!({
+            "metadata": {"name": "s", "namespace": "a", "uid": "1"},
+            "spec": {"selector": {"app": "web"}, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]}
+        }))
+        .unwrap()
+    }
+
+    fn pod(index: usize, ready: bool) -> Arc<Pod> {
+        let status = if ready { "True" } else { "False" };
+        Arc::new(
+            serde_json::from_value(json!({
+                "metadata": {"name": format!("p{index:03}"), "namespace": "a", "uid": format!("u{index}")},
+                "spec": {"nodeName": "n", "containers": []},
+                "status": {"phase": "Running", "podIP": format!("10.0.{}.{}", index / 250, index % 250),
+                    "conditions": [{"type": "Ready", "status": status}]}
+            }))
+            .unwrap(),
+        )
+    }
+
+    fn act(
+        service: &Service,
+        pods: &[Arc<Pod>],
+        existing: &mut Vec<Arc<EndpointSlice>>,
+        entropy: &Entropy,
+    ) -> usize {
+        let plan = plan(service, pods, existing, entropy);
+        let writes = plan.create.len() + plan.update.len() + plan.delete.len();
+        existing.retain(|slice| !plan.delete.contains(slice.metadata.name.as_ref().unwrap()));
+        for slice in plan.update {
+            let place =
+                existing.iter_mut().find(|present| present.metadata.name == slice.metadata.name).unwrap();
+            *place = Arc::new(slice);
+        }
+        existing.extend(plan.create.into_iter().map(Arc::new));
+        writes
+    }
+
+    #[test]
+    fn slices_follow_pods_with_few_writes() {
+        let (service, entropy) = (service(), Entropy::seeded(1));
+        let mut slices = Vec::new();
+        let none: [Arc<Pod>; 0] = [];
+        assert_eq!(act(&service, &none, &mut slices, &entropy), 1, "an empty slice says: none");
+        let mut pods: Vec<_> = (0..250).map(|index| pod(index, true)).collect();
+        act(&service, &pods, &mut slices, &entropy);
+        let sizes: Vec<_> = slices.iter().map(|slice| slice.endpoints.as_ref().unwrap().len()).collect();
+        assert_eq!(sizes.iter().sum::<usize>(), 250);
+        assert!(sizes.iter().all(|size| *size <= MAX_ENDPOINTS));
+        assert_eq!(act(&service, &pods, &mut slices, &entropy), 0);
+        pods[120] = pod(120, false);
+        assert_eq!(act(&service, &pods, &mut slices, &entropy), 1, "one pod, one slice");
+        pods.truncate(1);
+        act(&service, &pods, &mut slices, &entropy);
+        assert_eq!(slices.len(), 1);
+    }
+
+    #[test]
+    fn named_ports_are_looked_up_in_the_pod() {
+        let mut service = service();
+        service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].target_port =
+            Some(IntOrString::String("web".to_owned()));
+        let mut named = (*pod(1, true)).clone();
+        assert!(ports_of(&service, &named).is_empty());
+        named.spec.as_mut().unwrap().containers =
+            serde_json::from_value(json!([{"name": "c", "ports": [{"name": "web", "containerPort": 9000}]}]))
+                .unwrap();
+        assert_eq!(ports_of(&service, &named)[0].port, Some(9000));
+    }
+}

@@ -1,0 +1,18 @@
+//! The built-in controllers of Kubernetes, on the framework and through the public API only.
+//!
+//! One folder each. `plan` decides purely from what was read; the controller beside it reads, acts and reports.
+
+#![cfg_attr(test, allow(clippy::needless_pass_by_value, reason = "tests read better with literals"))]
+
+pub mod claim;
+pub mod daemonset;
+pub mod deployment;
+pub mod disruption;
+pub mod endpoints;
+pub mod garbage;
+pub mod job;
+pub mod pending;
+pub mod pods;
+pub mod replicaset;
+pub mod statefulset;
+pub mod time;

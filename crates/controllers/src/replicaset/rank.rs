@@ -1,0 +1,146 @@
+//! Which pods go first when there are too many.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::HashMap;
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::pods;
+
+/// Users say with this annotation which pods they would rather keep.
+const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+/// What a pod is judged by, the ones to go first being the least.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Worth {
+    assigned: bool,
+    phase: u8,
+    ready: bool,
+    cost: i32,
+    /// A node with many pods can do without one rather than a node with few.
+    neighbours: Reverse<usize>,
+    ready_for: Age,
+    restarts: Reverse<i32>,
+    age: Age,
+}
+
+/// Longer is worth more; a thing without a time is worth least.
+#[derive(PartialEq, Eq)]
+struct Age(Option<Timestamp>);
+
+/// `count` of the active pods, the least useful first.
+pub fn first_to_go<'a>(mut active: Vec<&'a Pod>, related: &[impl AsRef<Pod>], count: usize) -> Vec<&'a Pod> {
+    let mut neighbours: HashMap<&str, usize> = HashMap::new();
+    for pod in related.iter().map(AsRef::as_ref).filter(|pod| pods::is_active(pod)) {
+        *neighbours.entry(node(pod)).or_default() += 1;
+    }
+    active.sort_by_cached_key(|pod| worth(pod, &neighbours));
+    active.truncate(count);
+    active
+}
+
+fn node(pod: &Pod) -> &str {
+    pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default()
+}
+
+fn worth(pod: &Pod, neighbours: &HashMap<&str, usize>) -> Worth {
+    let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_deref());
+    Worth {
+        assigned: !node(pod).is_empty(),
+        phase: match pods::phase(pod) {
+            "Pending" | "" => 0,
+            "Unknown" => 1,
+            _ => 2,
+        },
+        ready: pods::is_ready(pod),
+        cost: deletion_cost(pod),
+        neighbours: Reverse(neighbours.get(node(pod)).copied().unwrap_or_default()),
+        ready_for: Age(pods::ready_since(pod)),
+        restarts: Reverse(
+            statuses.unwrap_or_default().iter().map(|status| status.restart_count).max().unwrap_or_default(),
+        ),
+        age: Age(pod.metadata.creation_timestamp.as_ref().map(|time| time.0)),
+    }
+}
+
+fn deletion_cost(pod: &Pod) -> i32 {
+    let annotations = pod.metadata.annotations.as_ref();
+    annotations.and_then(|annotations| annotations.get(DELETION_COST)?.parse().ok()).unwrap_or_default()
+}
+
+impl Ord for Age {
+    fn cmp(&self, other: &Age) -> Ordering {
+        // A missing time is the newest; an earlier time is an older, more valuable pod.
+        match (self.0, other.0) {
+            (None, None) => Ordering::Equal,
+            (None, Some(_)) => Ordering::Less,
+            (Some(_), None) => Ordering::Greater,
+            (Some(own), Some(other)) => other.cmp(&own),
+        }
+    }
+}
+
+impl PartialOrd for Age {
+    fn partial_cmp(&self, other: &Age) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(name: &str, extra: Value) -> Arc<Pod> {
+        let mut pod = json!({
+            "metadata": {"name": name, "creationTimestamp": "2024-01-01T00:00:00Z"},
+            "spec": {"nodeName": "n", "containers": []},
+            "status": {"phase": "Running", "conditions": [
+                {"type": "Ready", "status": "True", "lastTransitionTime": "2024-01-01T00:00:00Z"}]}
+        });
+        merge(&mut pod, extra);
+        Arc::new(serde_json::from_value(pod).unwrap())
+    }
+
+    fn merge(into: &mut Value, from: Value) {
+        match (into, from) {
+            (Value::Object(into), Value::Object(from)) => {
+                for (key, value) in from {
+                    merge(into.entry(key).or_insert(Value::Null), value);
+                }
+            }
+            (into, from) => *into = from,
+        }
+    }
+
+    #[test]
+    fn each_criterion_decides_when_those_before_it_are_equal() {
+        let usual = pod("usual", json!({}));
+        for (worse, why) in [
+            (json!({"spec": {"nodeName": null}}), "unassigned"),
+            (json!({"status": {"phase": "Pending"}}), "pending"),
+            (json!({"status": {"conditions": []}}), "not ready"),
+            (json!({"metadata": {"annotations": {DELETION_COST: "-1"}}}), "cheap"),
+            (json!({"spec": {"nodeName": "crowded"}}), "on a crowded node"),
+            (
+                json!({"status": {"containerStatuses": [
+                {"name": "c", "image": "", "imageID": "", "ready": true, "restartCount": 3}]}}),
+                "restarted",
+            ),
+            (json!({"metadata": {"creationTimestamp": "2024-01-02T00:00:00Z"}}), "young"),
+        ] {
+            let worse = pod("worse", worse);
+            let related = [
+                usual.clone(),
+                pod("c1", json!({"spec": {"nodeName": "crowded"}})),
+                pod("c2", json!({"spec": {"nodeName": "crowded"}})),
+            ];
+            let go = first_to_go(vec![&usual, &worse], &related, 1);
+            assert_eq!(go[0].metadata.name.as_deref(), Some("worse"), "{why}");
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! What a controller is made of.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::handler::Handling;
+use super::listers::Listers;
+use super::pipeline::Tombs;
+use super::run::{Parts, Subject, Work};
+use super::source::Source;
+use super::{Controller, Reconciler, ResourceHandler};
+use crate::apply::{Object, Writer};
+use crate::cache::{Informer, Lister};
+use crate::config::Config;
+use crate::gate::Gate;
+use crate::manager::{Component, Manager};
+use crate::trigger::Predicate;
+use crate::watch::Scope;
+use crate::{ObjectKey, queue, worker};
+
+/// How long a controller may take to finish its queue before reconcilers are told to end.
+const STOP_WITHIN: Duration = Duration::from_secs(20);
+
+/// Makes the source of a kind, when the caches are there.
+type MakeSource<K> = Box<dyn FnOnce(&Manager, &Listers, &Lister<K>, &Scope) -> Source + Send>;
+
+/// A controller that is being put together.
+pub struct Builder<K> {
+    name: String,
+    scope: Scope,
+    predicate: Option<Predicate>,
+    sources: Vec<MakeSource<K>>,
+    gate: Gate,
+    needs: Vec<String>,
+    everywhere: bool,
+    field_manager: Option<String>,
+    queue: Option<queue::Settings>,
+    workers: Option<worker::Settings>,
+    patience: worker::Patience,
+}
+
+impl<K: Object> Builder<K> {
+    pub(super) fn new(name: &str) -> Builder<K> {
+        Builder {
+            name: name.to_owned(),
+            scope: Scope::all(),
+            predicate: None,
+            sources: Vec::new(),
+            gate: Gate::default(),
+            needs: Vec::new(),
+            everywhere: false,
+            field_manager: None,
+            queue: None,
+            workers: None,
+            patience: worker::Patience::within(STOP_WITHIN),
+        }
+    }
+
+    /// Looks after the objects of one namespace only; so too for kinds that it owns.
+    #[must_use]
+    pub fn in_namespace(mut self, namespace: &str) -> Builder<K> {
+        self.scope.namespace = Some(namespace.to_owned());
+        self
+    }
+
+    /// Looks only after objects with these labels, as in `app=web,tier!=db`.
+    #[must_use]
+    pub fn with_labels(mut self, selector: &str) -> Builder<K> {
+        self.scope.labels = Some(selector.to_owned());
+        self
+    }
+
+    /// Reconciles only after such changes of the object itself, for example
+    /// [`generation_changed`](crate::trigger::generation_changed). Changes of other kinds count as before.
+    #[must_use]
+    pub fn when(mut self, predicate: Predicate) -> Builder<K> {
+        self.predicate = Some(predicate);
+        self
+    }
+
+    /// Reconciles an object when one that it controls has changed.
+    #[must_use]
+    pub fn owns<T: Object>(mut self) -> Builder<K> {
+        self.sources.push(Box::new(|manager, listers, parents, scope| {
+            let scope = Scope { namespace: scope.namespace.clone(), ..Scope::all() };
+            Source::owned::<K, T>(manager.informers(), scope, listers, parents.clone())
+        }));
+        self
+    }
+
+    /// Reconciles the objects that `map` names when an object of another kind has changed. `map` is called for the
+    /// object before and after the change.
+    #[must_use]
+    pub fn watches<T: Object>(
+        mut self,
+        map: impl Fn(&T, &Listers) -> Vec<ObjectKey> + Send + Sync + 'static,
+    ) -> Builder<K> {
+        let map = Arc::new(map);
+        self.sources
+            .push(Box::new(|manager, listers, _, _| Source::mapped::<T>(manager.informers(), listers, map)));
+        self
+    }
+
+    /// Has a kind in its cache before the first reconcile. Its changes concern nobody.
+    #[must_use]
+    pub fn reads<T: Object>(self) -> Builder<K> {
+        self.watches::<T>(|_, _| Vec::new())
+    }
+
+    /// Works only on what the gate admits.
+    #[must_use]
+    pub fn gate(mut self, gate: Gate) -> Builder<K> {
+        self.gate = gate;
+        self
+    }
+
+    /// Starts only when the component of this name is ready, and stops before it does.
+    #[must_use]
+    pub fn needs(mut self, name: &str) -> Builder<K> {
+        self.needs.push(name.to_owned());
+        self
+    }
+
+    /// Runs on every replica, not only on the leader. Replicas then need another way not to work on the same objects.
+    #[must_use]
+    pub fn on_every_replica(mut self) -> Builder<K> {
+        self.everywhere = true;
+        self
+    }
+
+    /// Owns what it writes under this name. Default: the controller's name.
+    #[must_use]
+    pub fn field_manager(mut self, name: &str) -> Builder<K> {
+        self.field_manager = Some(name.to_owned());
+        self
+    }
+
+    /// Delays and rates of retries. Default: `queueConfig` of the manager's settings.
+    #[must_use]
+    pub fn queue_settings(mut self, settings: queue::Settings) -> Builder<K> {
+        self.queue = Some(settings);
+        self
+    }
+
+    /// Concurrency, timeout and retries. Default: `workers`, `queueConfig` and `reconcileConfig` of the manager's
+    /// settings.
+    #[must_use]
+    pub fn worker_settings(mut self, settings: worker::Settings) -> Builder<K> {
+        self.workers = Some(settings);
+        self
+    }
+
+    /// How long a stop may take. Default 20 s in all.
+    #[must_use]
+    pub fn patience(mut self, patience: worker::Patience) -> Builder<K> {
+        self.patience = patience;
+        self
+    }
+
+    /// Does this for each object that something has changed for.
+    pub fn reconcile(self, reconciler: impl Reconciler<K>) -> Controller {
+        let reconciler = Arc::new(reconciler);
+        Controller {
+            build: Box::new(move |manager| {
+                let predicate = self.predicate.clone();
+                let (name, writer) = (self.name.clone(), self.writer(manager));
+                let gate = self.gate.clone();
+                self.component(manager, move |informer, listers, tombs| {
+                    let own = Box::new(|delta: &crate::cache::Delta| vec![delta.key.clone()]);
+                    let source =
+                        Source { main: true, predicate, ..Source::new(informer, &K::kind(&()), own) };
+                    let subject = Subject {
+                        lister: informer.lister(),
+                        listers: listers.clone(),
+                        gate,
+                        tombs: tombs.clone(),
+                        writer,
+                        recorder: manager.recorder(&name),
+                        controller: name.into(),
+                        reconciler,
+                    };
+                    (source, subject.work())
+                })
+            }),
+        }
+    }
+
+    /// Tells a handler what happened to each object.
+    pub fn handle(self, handler: impl ResourceHandler<K>) -> Controller {
+        Controller {
+            build: Box::new(move |manager| {
+                let (predicate, gate) = (self.predicate.clone(), self.gate.clone());
+                self.component(manager, move |informer, _, tombs| {
+                    let handling = Handling::new(handler, gate, informer.lister(), tombs.clone());
+                    let source = Source { predicate, ..handling.source(informer) };
+                    (source, Arc::new(handling.work()))
+                })
+            }),
+        }
+    }
+
+    fn writer(&self, manager: &Manager) -> Writer {
+        Writer::new(manager.client(), self.field_manager.as_deref().unwrap_or(&self.name))
+    }
+
+    /// `main` gives the source of the kind itself and what is done for each key.
+    fn component(
+        self,
+        manager: &Manager,
+        main: impl FnOnce(&Informer<K>, &Listers, &Arc<Tombs>) -> (Source, Work),
+    ) -> Component {
+        let informer = manager.informers().scoped::<K>(self.scope.clone());
+        let listers = Listers::new(manager.informers().clone());
+        let lister = listers.add(&informer);
+        let tombs = Arc::default();
+        let (source, work) = main(&informer, &listers, &tombs);
+        let others = self.sources.into_iter().map(|make| make(manager, &listers, &lister, &self.scope));
+        let config = manager.config();
+        let parts = Parts {
+            name: self.name,
+            sources: std::iter::once(source).chain(others).collect(),
+            work,
+            gate: self.gate,
+            tombs,
+            find: Box::new(move |key| lister.meta(key)),
+            queue: self.queue.unwrap_or_else(|| queue_settings(&config)),
+            queue_metrics: manager.queue_metrics().clone(),
+            workers: self.workers.unwrap_or_else(|| worker_settings(&config)),
+            worker_metrics: manager.worker_metrics().clone(),
+            limit: manager.reconciles(),
+            patience: self.patience,
+        };
+        let mut component = parts.into_component();
+        component.needs = self.needs;
+        component.elected = !self.everywhere;
+        component
+    }
+}
+
+fn queue_settings(config: &Config) -> queue::Settings {
+    let settings = &config.queue_config;
+    queue::Settings {
+        base_delay: settings.base_delay,
+        max_delay: settings.max_delay,
+        qps: settings.rate_limiter_qps,
+        // As client-go relates the two.
+        burst: (settings.rate_limiter_qps * 10.0).clamp(1.0, 1e6) as u32,
+    }
+}
+
+fn worker_settings(config: &Config) -> worker::Settings {
+    worker::Settings {
+        max_concurrent: config.workers.0,
+        timeout: config.reconcile_config.timeout,
+        max_retries: config.queue_config.max_retries,
+    }
+}

@@ -1,0 +1,85 @@
+//! What a reconciler is given.
+
+use std::sync::Arc;
+
+use kube::{Client, ResourceExt};
+use tokio_util::sync::CancellationToken;
+
+use super::listers::{BY_OWNER, Listers};
+use crate::ObjectKey;
+use crate::apply::{Object, Writer};
+use crate::cache::{Encoded, Lister};
+use crate::events::Recorder;
+
+/// One reconcile: the object, and everything that is needed to look after it.
+#[derive(Clone)]
+pub struct Context<K> {
+    pub(super) key: ObjectKey,
+    pub(super) object: Option<Arc<K>>,
+    pub(super) last: Option<Arc<Encoded>>,
+    pub(super) retries: u32,
+    pub(super) listers: Listers,
+    pub(super) writer: Writer,
+    pub(super) recorder: Recorder,
+    pub(super) cancelled: Arc<CancellationToken>,
+}
+
+impl<K: Object> Context<K> {
+    /// Namespace and name of the object.
+    pub fn key(&self) -> &ObjectKey {
+        &self.key
+    }
+
+    /// The object as the cache has it; None when it was deleted.
+    pub fn object(&self) -> Option<Arc<K>> {
+        self.object.clone()
+    }
+
+    /// Of an object that was deleted, the last state that was seen.
+    pub fn last_state(&self) -> Option<K> {
+        self.last.as_ref()?.decode().ok()
+    }
+
+    /// Reads another kind from its cache. Name the kind when the controller is built, with `owns`, `watches` or
+    /// `reads`: then the cache is full before the first reconcile.
+    pub fn lister<T: Object>(&self) -> Lister<T> {
+        self.listers.of()
+    }
+
+    /// The objects that this one owns, of a kind that was named with `owns`.
+    pub fn children<T: Object>(&self) -> Vec<Arc<T>> {
+        let uid = self.object.as_ref().and_then(|object| object.uid());
+        uid.map(|uid| self.lister::<T>().by_index(BY_OWNER, &uid)).unwrap_or_default()
+    }
+
+    /// Writes in the name of the controller.
+    pub fn writer(&self) -> &Writer {
+        &self.writer
+    }
+
+    /// Tells people what happened, as Kubernetes events.
+    pub fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    /// For requests that the writer does not know.
+    pub fn client(&self) -> &Client {
+        self.writer.client()
+    }
+
+    /// How often this object failed in a row.
+    pub fn retries(&self) -> u32 {
+        self.retries
+    }
+
+    /// Waits until the process stops and cannot wait for this reconcile any longer. One that does not listen is
+    /// dropped a little later.
+    pub async fn cancelled(&self) {
+        self.cancelled.cancelled().await;
+    }
+
+    /// Whether [`Context::cancelled`] has happened.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.is_cancelled()
+    }
+}

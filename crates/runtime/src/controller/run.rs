@@ -1,0 +1,177 @@
+//! A controller at work.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use serde_json::json;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::listers::Listers;
+use super::pipeline::{Find, Pipeline, Tombs};
+use super::source::Source;
+use super::{Context, Reconciler};
+use crate::ObjectKey;
+use crate::apply::{Object, Writer};
+use crate::cache::Lister;
+use crate::client::{Cause, because};
+use crate::events::Recorder;
+use crate::gate::{Admission, Gate};
+use crate::manager::{BoxError, Component, Stop};
+use crate::queue::{Priority, Queue, QueueMetrics, Settings as QueueSettings};
+use crate::reconcile::{Action, Result};
+use crate::trace::Journeys;
+use crate::worker::{self, Inspector, Job, Patience, Plan, WorkerMetrics, Workers};
+
+/// What is done for a key.
+pub(super) type Work = Arc<dyn Fn(Job<ObjectKey>) -> BoxFuture<'static, Result<Action>> + Send + Sync>;
+
+/// How often caches that are not full yet are asked.
+const ASK: Duration = Duration::from_millis(5);
+/// Keys of each sort that an inspection shows.
+const SHOWN: usize = 100;
+
+/// Everything that a controller needs to run.
+pub(super) struct Parts {
+    pub(super) name: String,
+    pub(super) sources: Vec<Source>,
+    pub(super) work: Work,
+    pub(super) gate: Gate,
+    pub(super) tombs: Arc<Tombs>,
+    pub(super) find: Find,
+    pub(super) queue: QueueSettings,
+    pub(super) queue_metrics: QueueMetrics,
+    pub(super) workers: worker::Settings,
+    pub(super) worker_metrics: WorkerMetrics,
+    pub(super) limit: Arc<Semaphore>,
+    pub(super) patience: Patience,
+}
+
+impl Parts {
+    pub(super) fn into_component(self) -> Component {
+        let started: Arc<OnceLock<Inspector<ObjectKey>>> = Arc::default();
+        let (ready, shown) = (started.clone(), started.clone());
+        Component::new(self.name.clone(), move |stop| self.run(stop, started))
+            .ready(move || ready.get().is_some())
+            .inspect(move || match shown.get() {
+                Some(workers) => json!(workers.snapshot(SHOWN)),
+                None => json!({"waiting": "for caches to fill"}),
+            })
+    }
+
+    async fn run(self, stop: Stop, started: Arc<OnceLock<Inspector<ObjectKey>>>) -> Result<(), BoxError> {
+        tokio::select! {
+            biased;
+            () = stop.quiet() => return Ok(()),
+            () = synced(&self.sources) => {}
+        }
+        let queue = Queue::by_namespace(self.queue);
+        self.queue_metrics.watch(&self.name, &queue);
+        let journeys = Journeys::default();
+        let pipeline = Arc::new(Pipeline {
+            name: self.name.as_str().into(),
+            queue: queue.clone(),
+            gate: self.gate,
+            find: self.find,
+            tombs: self.tombs,
+            journeys: journeys.clone(),
+        });
+        let work = self.work;
+        let plan = Plan {
+            settings: self.workers,
+            metrics: self.worker_metrics,
+            journeys,
+            limit: Some(self.limit),
+            ..Plan::new(&self.name, queue.clone())
+        };
+        let workers = Workers::start(plan, move |job| work(job));
+        let mut sources = JoinSet::new();
+        for source in self.sources {
+            sources.spawn(source.follow(pipeline.clone()));
+        }
+        let _ = started.set(workers.inspector());
+
+        stop.quiet().await;
+        sources.shutdown().await;
+        stop.requested().await;
+        tokio::select! {
+            biased;
+            () = stop.aborted() => queue.shutdown_now(),
+            stopped = workers.stop(self.patience) => stopped.undone,
+        };
+        Ok(())
+    }
+}
+
+async fn synced(sources: &[Source]) {
+    while !sources.iter().all(|source| (source.synced)()) {
+        tokio::time::sleep(ASK).await;
+    }
+}
+
+/// What a reconciler of `K` is called with.
+pub(super) struct Subject<K, R> {
+    pub(super) lister: Lister<K>,
+    pub(super) listers: Listers,
+    pub(super) gate: Gate,
+    pub(super) tombs: Arc<Tombs>,
+    pub(super) writer: Writer,
+    pub(super) recorder: Recorder,
+    pub(super) controller: Arc<str>,
+    pub(super) reconciler: Arc<R>,
+}
+
+impl<K: Object, R: Reconciler<K>> Subject<K, R> {
+    pub(super) fn work(self) -> Work {
+        let subject = Arc::new(self);
+        Arc::new(move |job| {
+            let subject = subject.clone();
+            Box::pin(async move { subject.run(job).await })
+        })
+    }
+
+    /// Looks the object up, asks the gate again, and calls the reconciler.
+    async fn run(&self, job: Job<ObjectKey>) -> Result<Action> {
+        let present = self.lister.meta(&job.key);
+        let last = if present.is_none() { self.tombs.of(&job.key) } else { None };
+        let object = present.as_ref().and_then(|present| self.lister.decode(present));
+        // Never seen, not ours any more, or not of the shape of its type: no reason to think that it was deleted.
+        if object.is_none() && last.is_none() {
+            return Ok(Action::done());
+        }
+        let Admission::Admitted(fence) = self.gate.ask(&job.key, present.as_deref().or(last.as_deref()))
+        else {
+            return Ok(Action::done());
+        };
+        let cause = Cause {
+            controller: self.controller.clone(),
+            key: Some(job.key.clone()),
+            trigger: reason(&job).into(),
+            fence: fence.clone(),
+        };
+        let context = Context {
+            key: job.key.clone(),
+            object,
+            last: last.clone(),
+            retries: job.retries,
+            listers: self.listers.clone(),
+            writer: fence.map_or_else(|| self.writer.clone(), |fence| self.writer.fenced(fence)),
+            recorder: self.recorder.clone(),
+            cancelled: job.cancelled,
+        };
+        let action = because(cause, self.reconciler.reconcile(context)).await?;
+        if let Some(last) = last {
+            self.tombs.done(&job.key, &last);
+        }
+        Ok(action)
+    }
+}
+
+fn reason(job: &Job<ObjectKey>) -> &'static str {
+    match job.priority {
+        _ if job.retries > 0 => "retry",
+        Priority::Live => "event",
+        Priority::Resync => "resync",
+    }
+}

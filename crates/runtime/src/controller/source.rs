@@ -1,0 +1,111 @@
+//! One watched kind of a controller: its changes become keys in the queue.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+
+use super::listers::{BY_OWNER, Listers};
+use super::pipeline::Pipeline;
+use crate::ObjectKey;
+use crate::apply::Object;
+use crate::cache::{ChangeKind, Delta, Informer, Informers, Lister, Subscription, owner_uids};
+use crate::trigger::{self, Predicate};
+use crate::watch::Scope;
+
+/// The keys that a change concerns.
+pub(super) type Keys = Box<dyn Fn(&Delta) -> Vec<ObjectKey> + Send + Sync>;
+
+/// The keys that an object of another kind concerns.
+pub(super) type Mapping<T> = dyn Fn(&T, &Listers) -> Vec<ObjectKey> + Send + Sync;
+
+/// A watched kind, whatever its type.
+pub(super) struct Source {
+    /// For people.
+    pub(super) kind: String,
+    pub(super) synced: Box<dyn Fn() -> bool + Send + Sync>,
+    pub(super) subscribe: Box<dyn Fn() -> Subscription + Send + Sync>,
+    pub(super) keys: Keys,
+    pub(super) predicate: Option<Predicate>,
+    /// The kind that is reconciled: its deletions are remembered until they were worked on.
+    pub(super) main: bool,
+}
+
+impl Source {
+    /// A kind whose changes concern the keys that `keys` gives.
+    pub(super) fn new<T>(informer: &Informer<T>, kind: &str, keys: Keys) -> Source
+    where
+        T: DeserializeOwned + Send + Sync + 'static,
+    {
+        let (sync, changes) = (informer.clone(), informer.clone());
+        Source {
+            kind: kind.to_owned(),
+            synced: Box::new(move || sync.has_synced()),
+            subscribe: Box::new(move || changes.subscribe()),
+            keys,
+            predicate: None,
+            main: false,
+        }
+    }
+
+    /// A kind whose objects belong to objects of `K`.
+    pub(super) fn owned<K: Object, T: Object>(
+        informers: &Informers,
+        scope: Scope,
+        listers: &Listers,
+        parents: Lister<K>,
+    ) -> Source {
+        let informer = informers.scoped::<T>(scope);
+        informer.add_index(BY_OWNER, owner_uids);
+        listers.add(&informer);
+        let keys = move |delta: &Delta| trigger::controllers(delta, &K::group(&()), &K::kind(&()), &parents);
+        Source::new(&informer, &T::kind(&()), Box::new(keys))
+    }
+
+    /// A kind whose objects concern what `map` says.
+    pub(super) fn mapped<T: Object>(
+        informers: &Informers,
+        listers: &Listers,
+        map: Arc<Mapping<T>>,
+    ) -> Source {
+        let informer = informers.of::<T>();
+        let (lister, listers) = (listers.add(&informer), listers.clone());
+        let keys = move |delta: &Delta| {
+            let objects = trigger::states(delta).filter_map(|state| lister.decode(state));
+            let mut keys: Vec<ObjectKey> = objects.flat_map(|object| map(&object, &listers)).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            keys
+        };
+        Source::new(&informer, &T::kind(&()), Box::new(keys))
+    }
+
+    /// Hands changes on until the informer ends.
+    pub(super) async fn follow(self, pipeline: Arc<Pipeline>) {
+        let mut changes = (self.subscribe)();
+        while let Some(delta) = changes.recv().await {
+            self.hand_on(&delta, &pipeline);
+            // A flood of changes must not keep the thread from everyone else.
+            tokio::task::coop::consume_budget().await;
+        }
+    }
+
+    fn hand_on(&self, delta: &Delta, pipeline: &Pipeline) {
+        if self.main {
+            pipeline.tombs.see(delta);
+        }
+        // Not gone, only not ours any more: whose it is will look after it.
+        if delta.change == ChangeKind::Evicted {
+            return;
+        }
+        // Predicates and maps are the user's. If one panics, this change concerns nobody; the watch goes on.
+        let keys = catch_unwind(AssertUnwindSafe(|| {
+            let wanted = self.predicate.as_ref().is_none_or(|predicate| predicate.holds(delta));
+            if wanted { (self.keys)(delta) } else { Vec::new() }
+        }));
+        match keys {
+            Ok(keys) => pipeline.enqueue(keys, delta),
+            Err(_) => tracing::error!(kind = self.kind, key = %delta.key, "a predicate or map panicked"),
+        }
+    }
+}
