@@ -22,9 +22,6 @@ use shoal_runtime::{Lister, ObjectKey};
 use crate::pods;
 use crate::row::{Goal, Row, timed};
 
-/// Objects that are read, one after the other.
-const READS: usize = 5000;
-
 /// What a process of its own does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Role {
@@ -194,25 +191,15 @@ async fn informer(port: u16, count: usize, compression: Compression) -> Result<F
     }
     let peak = memory("VmHWM:")? - before;
     informer.add_index("owner", owner_uids);
-    let metas = lister.metas();
-    let every = count / READS;
-    let keys_from = |first: usize| -> Vec<ObjectKey> {
-        metas[first..].iter().step_by(every).take(READS).map(|meta| meta.key().clone()).collect()
-    };
-    // Other objects in each round: none of them is decoded, and the first ones have to leave.
-    let cold_get = (0..every.min(8)).map(|first| {
-        let keys = keys_from(first);
-        each(keys.len(), || get_all(&lister, &keys))
-    });
-    let cold_get = cold_get.min().unwrap_or_default().as_nanos() as f64 / 1e3;
-    let keys = keys_from(0);
-    get_all(&lister, &keys);
+    let keys: Vec<ObjectKey> =
+        lister.metas().iter().step_by(count / 5000).map(|meta| meta.key().clone()).collect();
+    let cold_get = each(keys.len(), || get_all(&lister, &keys)).as_nanos() as f64 / 1e3;
     let warm_get = least(9, || each(keys.len(), || get_all(&lister, &keys))).as_nanos() as f64;
     let selector = LabelSelector::parse("app=cart,tier in (front,back)").map_err(anyhow::Error::msg)?;
     let select =
         least(9, || each(1, || drop(black_box(lister.select_metas(None, &selector))))).as_secs_f64() * 1e3;
     let owners: Vec<String> =
-        metas.iter().step_by(count / 2000).flat_map(|meta| owner_uids(meta)).collect();
+        lister.metas().iter().step_by(count / 2000).flat_map(|meta| owner_uids(meta)).collect();
     let look_up = || owners.iter().for_each(|owner| drop(black_box(lister.metas_by_index("owner", owner))));
     let index = least(9, || each(owners.len(), look_up)).as_nanos() as f64;
     let (cpu, wall) = (filled.cpu.as_secs_f64(), filled.wall.as_secs_f64());
@@ -240,7 +227,7 @@ async fn reflector_of_kube(port: u16, count: usize) -> Result<Found> {
     let refs: Vec<_> = store
         .state()
         .iter()
-        .step_by(count / READS)
+        .step_by(count / 5000)
         .map(|pod| reflector::ObjectRef::from_obj(&**pod))
         .collect();
     let warm_get =
