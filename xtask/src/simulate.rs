@@ -20,7 +20,7 @@ enum What {
 #[derive(clap::Args)]
 struct Sharding {
     /// How many seeds.
-    #[arg(long, default_value_t = 20_000)]
+    #[arg(long, default_value_t = SEEDS)]
     seeds: u64,
     /// The first of them.
     #[arg(long, default_value_t = 0)]
@@ -37,6 +37,16 @@ struct Sharding {
     /// Threads; all cores if not given.
     #[arg(long)]
     threads: Option<usize>,
+}
+
+/// Enough to meet every pair of faults; more belongs to a run of its own.
+const SEEDS: u64 = 20_000;
+
+/// Replicas that share slots, on enough seeds for every test run.
+pub fn sharding() -> Result<bool> {
+    let sharding =
+        Sharding { seeds: SEEDS, first: 0, seed: None, without: None, mutants: false, threads: None };
+    run(&Options { what: What::Sharding(sharding) })
 }
 
 /// Builds the simulator alone, in release mode, and runs it; true if nothing was found that should not be.
