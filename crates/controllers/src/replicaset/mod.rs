@@ -102,12 +102,12 @@ async fn act(
         Plan::Delete(surplus) => {
             for pod in surplus {
                 let name = pod.metadata.name.as_deref().unwrap_or_default();
+                shared.pending.deleted(context.key(), pod);
                 if let Err(error) = context.writer().delete(pod).await {
                     let message = format!("Error deleting: {error}");
                     context.recorder().warning(set, "FailedDelete", message.clone());
                     return Some((Failure { reason: "FailedDelete", message }, error));
                 }
-                shared.pending.deleted(context.key(), pod);
                 context.recorder().normal(set, "SuccessfulDelete", format!("Deleted pod: {name}"));
             }
             None
@@ -131,12 +131,13 @@ async fn create(
         let pods: Vec<Pod> = (0..now)
             .map(|_| pods::from_template(template, name, namespace, reference.clone(), &shared.entropy))
             .collect();
+        // Before the request: its answer may be lost.
+        pods.iter().for_each(|pod| shared.pending.created(context.key(), pod));
         let results = futures::future::join_all(pods.iter().map(|pod| context.writer().create(pod))).await;
         let mut failed = None;
         for result in results {
             match result {
                 Ok(pod) => {
-                    shared.pending.created(context.key(), &pod);
                     let created = pod.metadata.name.as_deref().unwrap_or_default();
                     context.recorder().normal(set, "SuccessfulCreate", format!("Created pod: {created}"));
                 }
