@@ -1,10 +1,16 @@
 //! Every controller of the control plane, by the name that it has in kube-controller-manager.
 
+use std::path::PathBuf;
+
 use shoal_objects::clock::Clock;
 use shoal_objects::entropy::Entropy;
 use shoal_runtime::Manager;
 
-use crate::{deployment, replicaset, rootca, serviceaccount};
+use crate::persistentvolume::{binder, protection, volume};
+use crate::{
+    clusterrole, deployment, garbage, namespace, nodelifecycle, podgc, replicaset, rootca, serviceaccount,
+    tainteviction,
+};
 
 /// What the controllers are told when they are made.
 #[derive(Clone)]
@@ -15,11 +21,13 @@ pub struct Settings {
     pub entropy: Entropy,
     /// The certificate that pods recognise the API server by, in PEM. Without it nobody is told.
     pub root_ca: Option<String>,
+    /// Where volumes are made for claims that nobody else serves. Without it none is made.
+    pub volumes: Option<PathBuf>,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { clock: Clock::system(), entropy: Entropy::system(), root_ca: None }
+        Settings { clock: Clock::system(), entropy: Entropy::system(), root_ca: None, volumes: None }
     }
 }
 
@@ -28,8 +36,35 @@ type Add = fn(&mut Manager, &Settings);
 
 /// Name and controller. The order is that of the alphabet.
 const ALL: &[(&str, Add)] = &[
+    ("clusterrole-aggregation", |manager, _| {
+        manager.add(clusterrole::controller());
+    }),
     ("deployment", |manager, settings| {
         manager.add(deployment::controller(settings.clock.clone()));
+    }),
+    ("garbage-collector", |manager, _| {
+        let collector = garbage::component(manager);
+        manager.add(collector);
+    }),
+    ("namespace", |manager, settings| {
+        manager.add(namespace::controller(settings.clock.clone()));
+    }),
+    ("node-lifecycle", |manager, settings| {
+        manager.add(nodelifecycle::controller(settings.clock.clone()));
+    }),
+    ("persistentvolume-binder", |manager, settings| {
+        manager.add(binder::controller(settings.volumes.clone()));
+        manager.add(volume::controller());
+    }),
+    ("persistentvolume-protection", |manager, _| {
+        manager.add(protection::of_volumes());
+    }),
+    ("persistentvolumeclaim-protection", |manager, _| {
+        manager.add(protection::of_claims());
+    }),
+    ("pod-garbage-collector", |manager, settings| {
+        let collector = podgc::component(manager, settings.clock.clone());
+        manager.add(collector);
     }),
     ("replicaset", |manager, settings| {
         manager.add(replicaset::controller(settings.clock.clone(), settings.entropy.clone()));
@@ -41,6 +76,9 @@ const ALL: &[(&str, Add)] = &[
     }),
     ("serviceaccount", |manager, _| {
         manager.add(serviceaccount::controller());
+    }),
+    ("taint-eviction", |manager, settings| {
+        manager.add(tainteviction::controller(settings.clock.clone()));
     }),
 ];
 

@@ -28,6 +28,17 @@ impl Kind {
     }
 }
 
+#[cfg(test)]
+impl Kind {
+    /// A core kind that can be listed.
+    pub(crate) fn of_test(plural: &str) -> Kind {
+        let mut found = Discovery::default();
+        found.read(&serde_json::json!({"items": [{"metadata": {}, "versions": [{"version": "v1", "resources": [
+            {"resource": plural, "responseKind": {"kind": plural}, "scope": "Namespaced", "verbs": ["list"]}]}]}]}));
+        found.kinds.remove(0)
+    }
+}
+
 /// Everything that a server has.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Discovery {
@@ -109,9 +120,7 @@ mod tests {
 
     #[test]
     fn the_first_version_of_a_group_that_has_a_kind_is_the_one_to_use() {
-        let kind = |plural: &str, kind: &str| {
-            json!({"resource": plural, "responseKind": {"kind": kind}, "scope": "Namespaced", "verbs": ["get", "list"]})
-        };
+        let kind = |plural: &str, kind: &str| json!({"resource": plural, "responseKind": {"kind": kind}, "scope": "Namespaced", "verbs": ["get", "list"]});
         let document = json!({"items": [{"metadata": {"name": "autoscaling"}, "versions": [
             {"version": "v2", "resources": [kind("hpas", "HPA")]},
             {"version": "v1", "freshness": "Stale", "resources": [kind("hpas", "HPA"), kind("olds", "Old")]},

@@ -6,16 +6,23 @@
 
 pub mod all;
 pub mod claim;
+pub mod clusterrole;
 pub mod daemonset;
 pub mod deployment;
+pub mod discovery;
 pub mod disruption;
 pub mod endpoints;
 pub mod garbage;
 pub mod job;
+pub mod namespace;
+pub mod nodelifecycle;
 pub mod pending;
+pub mod persistentvolume;
+pub mod podgc;
 pub mod pods;
 pub mod replicaset;
 pub mod rootca;
 pub mod serviceaccount;
 pub mod statefulset;
+pub mod tainteviction;
 pub mod time;

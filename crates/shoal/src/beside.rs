@@ -31,7 +31,7 @@ impl Beside {
         let mut running = Vec::new();
         if wanted(Part::Controllers) {
             let client = in_process::client(server, "kube-controller-manager");
-            let settings = Settings { clock, entropy: Entropy::system(), root_ca: Some(root_ca) };
+            let settings = Settings { clock, entropy: Entropy::system(), root_ca: Some(root_ca), volumes: None };
             let register = move |manager: &mut Manager| all::register(manager, &settings, |_| true);
             running.push(tokio::spawn(keep_running("controllers", client, register, stopped.clone())));
         }
