@@ -92,11 +92,12 @@ async fn reconcile(shared: Arc<Shared>, context: Context<Node>) -> Result<Action
     }
     let (evict, later) = may_evict(&shared, &context, &node);
     again = [again, later].into_iter().flatten().min();
-    let taints = plan::taints(&node, evict, now);
+    // From the node at hand, which after a conflict is another than the one in the cache.
     let set = |node: &mut Node| {
+        let taints = plan::taints(node, evict, now);
         let spec = node.spec.get_or_insert_with(NodeSpec::default);
         if spec.taints.as_deref().unwrap_or_default() != taints {
-            spec.taints = (!taints.is_empty()).then(|| taints.clone());
+            spec.taints = (!taints.is_empty()).then_some(taints);
         }
     };
     context.writer().modify(context.key(), Some(&node), set).await?;
