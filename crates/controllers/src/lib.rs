@@ -4,6 +4,7 @@
 
 #![cfg_attr(test, allow(clippy::needless_pass_by_value, reason = "tests read better with literals"))]
 
+pub mod all;
 pub mod claim;
 pub mod daemonset;
 pub mod deployment;
@@ -14,5 +15,7 @@ pub mod job;
 pub mod pending;
 pub mod pods;
 pub mod replicaset;
+pub mod rootca;
+pub mod serviceaccount;
 pub mod statefulset;
 pub mod time;
