@@ -16,6 +16,7 @@ pub mod pending;
 pub mod pods;
 pub mod replicaset;
 pub mod rootca;
+pub mod scheduler;
 pub mod serviceaccount;
 pub mod statefulset;
 pub mod time;

@@ -33,9 +33,13 @@ impl Recorders {
 
     /// A recorder that speaks in the name of one component.
     pub(super) fn of(&self, component: &str) -> Recorder {
-        let Inner { client, manager, host, clock, made } = &*self.0;
-        let name = format!("{manager}/{component}");
-        let (recorder, sending) = Recorder::new(client.clone(), &name, host, clock.clone());
+        self.named(&format!("{}/{component}", self.0.manager))
+    }
+
+    /// A recorder that speaks in exactly this name.
+    pub(super) fn named(&self, name: &str) -> Recorder {
+        let Inner { client, host, clock, made, .. } = &*self.0;
+        let (recorder, sending) = Recorder::new(client.clone(), name, host, clock.clone());
         // Ends when the last recorder is gone.
         tokio::spawn(sending);
         made.lock().push(recorder.clone());
