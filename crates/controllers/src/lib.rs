@@ -4,15 +4,21 @@
 
 #![cfg_attr(test, allow(clippy::needless_pass_by_value, reason = "tests read better with literals"))]
 
+pub mod children;
 pub mod claim;
+pub mod cronjob;
 pub mod daemonset;
 pub mod deployment;
 pub mod disruption;
 pub mod endpoints;
 pub mod garbage;
+pub mod autoscaler;
 pub mod job;
 pub mod pending;
 pub mod pods;
 pub mod replicaset;
+pub mod revisions;
+pub mod scale;
 pub mod statefulset;
 pub mod time;
+pub mod written;
