@@ -5,7 +5,10 @@
 #![cfg_attr(test, allow(clippy::needless_pass_by_value, reason = "tests read better with literals"))]
 
 pub mod all;
+pub mod autoscaler;
+pub mod children;
 pub mod claim;
+pub mod cronjob;
 pub mod daemonset;
 pub mod deployment;
 pub mod disruption;
@@ -15,8 +18,11 @@ pub mod job;
 pub mod pending;
 pub mod pods;
 pub mod replicaset;
+pub mod revisions;
 pub mod rootca;
+pub mod scale;
 pub mod scheduler;
 pub mod serviceaccount;
 pub mod statefulset;
 pub mod time;
+pub mod written;
