@@ -8,8 +8,8 @@ use shoal_runtime::Manager;
 
 use crate::persistentvolume::{binder, protection, volume};
 use crate::{
-    clusterrole, deployment, garbage, namespace, nodelifecycle, podgc, replicaset, rootca, serviceaccount,
-    tainteviction,
+    clusterrole, cronjob, daemonset, deployment, disruption, endpoints, garbage, job, namespace,
+    nodelifecycle, podgc, replicaset, rootca, serviceaccount, statefulset, tainteviction,
 };
 
 /// What the controllers are told when they are made.
@@ -39,12 +39,33 @@ const ALL: &[(&str, Add)] = &[
     ("clusterrole-aggregation", |manager, _| {
         manager.add(clusterrole::controller());
     }),
+    ("cronjob", |manager, settings| {
+        manager.add(cronjob::controller(settings.clock.clone()));
+    }),
+    ("daemonset", |manager, settings| {
+        manager.add(daemonset::controller(settings.clock.clone(), settings.entropy.clone()));
+    }),
     ("deployment", |manager, settings| {
         manager.add(deployment::controller(settings.clock.clone()));
+    }),
+    ("disruption", |manager, settings| {
+        manager.add(disruption::controller(settings.clock.clone()));
+    }),
+    ("endpoint", |manager, _| {
+        manager.add(endpoints::controller());
+    }),
+    ("endpointslice", |manager, settings| {
+        manager.add(endpoints::slice_controller(settings.entropy.clone()));
+    }),
+    ("endpointslice-mirroring", |manager, settings| {
+        manager.add(endpoints::mirroring_controller(settings.entropy.clone()));
     }),
     ("garbage-collector", |manager, _| {
         let collector = garbage::component(manager);
         manager.add(collector);
+    }),
+    ("job", |manager, settings| {
+        manager.add(job::controller(settings.clock.clone(), settings.entropy.clone()));
     }),
     ("namespace", |manager, settings| {
         manager.add(namespace::controller(settings.clock.clone()));
@@ -76,6 +97,9 @@ const ALL: &[(&str, Add)] = &[
     }),
     ("serviceaccount", |manager, _| {
         manager.add(serviceaccount::controller());
+    }),
+    ("statefulset", |manager, settings| {
+        manager.add(statefulset::controller(settings.clock.clone()));
     }),
     ("taint-eviction", |manager, settings| {
         manager.add(tainteviction::controller(settings.clock.clone()));
