@@ -6,12 +6,14 @@ use std::time::Instant;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-use crate::up;
+use crate::{shards, up};
 
 /// A Kubernetes cluster in one small process
 #[derive(Parser)]
 #[command(name = "shoal", version, arg_required_else_help = true, max_term_width = 100)]
-#[command(after_help = "Example:\n  shoal up --ephemeral        # a cluster in memory, gone when it stops")]
+#[command(
+    after_help = "Example:\n  shoal up --ephemeral        # a cluster in memory, gone when it stops\n  shoal shards status         # who works on what, in any cluster"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -20,6 +22,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Up(up::Args),
+    Shards(shards::Args),
 }
 
 /// Reads the command line and does what it says. `started` is when the process began.
@@ -30,6 +33,7 @@ pub fn run(started: Instant) -> anyhow::Result<()> {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
     match cli.command {
         Command::Up(args) => on_runtime(up::run(args, started)),
+        Command::Shards(args) => on_runtime(shards::run(args)),
     }
 }
 

@@ -4,6 +4,7 @@ mod cli;
 mod data_dir;
 mod kubeconfig;
 mod parts;
+mod shards;
 mod up;
 
 use std::io::Write;
