@@ -3,7 +3,6 @@
 mod cache;
 mod pods;
 mod queue;
-mod row;
 mod workers;
 
 use anyhow::Result;

@@ -7,8 +7,8 @@ mod create;
 mod custom;
 mod inside;
 mod process;
+mod program;
 mod report;
-mod runtime;
 mod watch;
 
 use std::os::unix::process::CommandExt;
@@ -30,7 +30,9 @@ enum What {
     /// The API server, over real TLS sockets, from a second process.
     Apiserver(Settings),
     /// The framework, and kube-rs doing the same.
-    Runtime(runtime::Settings),
+    Runtime(program::Settings),
+    /// Sharding: what moves, how even it is, how fast slots change hands.
+    Sharding(program::Settings),
 }
 
 /// How to measure.
@@ -61,7 +63,8 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let settings = match &options.what {
         What::Apiserver(settings) => settings,
-        What::Runtime(settings) => return runtime::run(&workspace, settings),
+        What::Runtime(settings) => return program::run(&workspace, "bench-runtime", settings),
+        What::Sharding(settings) => return program::run(&workspace, "bench-sharding", settings),
     };
     let binary = match &settings.binary {
         Some(binary) => binary.clone(),
