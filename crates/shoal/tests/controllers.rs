@@ -1,118 +1,110 @@
-//! Controllers beside the server and in processes of their own.
+//! A controller of the framework against the program, over TLS.
 
-#[cfg(test)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
 mod process;
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use process::{Cluster, SHOAL, Signal, get, post};
-use rustix::process::{Pid, kill_process};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{Api, DeleteParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config, ResourceExt as _};
+use process::Cluster;
 use serde_json::json;
+use shoal_runtime::{Action, Context, Controller, Manager, Result};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Runs of each key.
+type Runs = Arc<Mutex<BTreeMap<String, usize>>>;
 
-fn until(what: &str, mut check: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !check() {
-        assert!(Instant::now() < end, "still not: {what}");
-        std::thread::sleep(Duration::from_millis(20));
+fn start(data: &Path, port: u16) -> Cluster {
+    Cluster::start(&["up", "--port", &port.to_string(), "--data-dir", data.to_str().unwrap()])
+}
+
+async fn client(cluster: &Cluster) -> Client {
+    let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig()).unwrap();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    Client::try_from(config).unwrap()
+}
+
+/// A Secret for each ConfigMap, which goes when the ConfigMap goes.
+async fn mirror(context: Context<ConfigMap>) -> Result<Action> {
+    let writer = context.writer();
+    if context.object().is_some() {
+        let secret = json!({"metadata": {"name": context.key().name.to_string(), "namespace": "default"}});
+        writer.apply::<Secret>(&serde_json::from_value(secret).unwrap(), None).await?;
+    } else if let Some(secret) = writer.get::<Secret>(context.key()).await? {
+        writer.delete(&secret).await?;
     }
+    Ok(Action::done())
 }
 
-/// Makes a namespace and waits for the account that a controller puts into it.
-fn a_new_namespace_is_looked_after(kubeconfig: &Path, name: &str) {
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-    let answer = post(kubeconfig, "/api/v1/namespaces", &namespace).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
-    let account = format!("/api/v1/namespaces/{name}/serviceaccounts/default");
-    until("the account is there", || get(kubeconfig, &account).unwrap().starts_with("HTTP/1.1 200"));
-}
-
-#[test]
-fn a_cluster_has_its_controllers_and_does_without_on_request() {
-    let mut with = Cluster::start(&["up", "--ephemeral", "--port", "0"]);
-    a_new_namespace_is_looked_after(Path::new(&with.kubeconfig()), "a");
-    assert_eq!(with.stop(), Some(0));
-    let without = Cluster::start(&["up", "--ephemeral", "--port", "0", "--without", "controllers"]);
-    let account = "/api/v1/namespaces/default/serviceaccounts/default";
-    // More requests than the other cluster needed.
-    for _ in 0..50 {
-        assert!(get(Path::new(&without.kubeconfig()), account).unwrap().starts_with("HTTP/1.1 404"));
-    }
-}
-
-/// A `shoal run controllers` process; killed when dropped.
-struct Replica {
-    child: Child,
-    port: u16,
-}
-
-impl Replica {
-    fn start(kubeconfig: &Path, folder: &Path, number: usize) -> Replica {
-        // Free a moment ago, and nobody else asks for one so often.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let config: PathBuf = folder.join(format!("{number}.yaml"));
-        let text = format!(
-            "metrics: {{port: {port}}}\nlogging: {{level: warn, format: text}}\nstate: {{leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 300ms}}\n"
-        );
-        std::fs::write(&config, text).unwrap();
-        let child = Command::new(SHOAL)
-            .args(["run", "controllers", "--config"])
-            .arg(&config)
-            .env("KUBECONFIG", kubeconfig)
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        Replica { child, port }
-    }
-
-    fn ask(&self, path: &str) -> String {
-        let mut answer = String::new();
-        if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) {
-            let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
-            let _ = stream.write_all(request.as_bytes());
-            let _ = stream.read_to_string(&mut answer);
+/// Asks again and again: processes take real time to start.
+async fn until<T>(what: &str, mut check: impl AsyncFnMut() -> Option<T>) -> T {
+    for _ in 0..600 {
+        if let Some(found) = check().await {
+            return found;
         }
-        answer
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
-
-    fn leads(&self) -> bool {
-        let metrics = self.ask("/metrics");
-        metrics.lines().any(|line| line.starts_with("leader_election_master_status") && line.ends_with(" 1"))
-    }
+    panic!("still not: {what}");
 }
 
-impl Drop for Replica {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_goes_on_after_its_server_was_killed_and_started_again() {
+    let data = tempfile::tempdir().unwrap();
+    let mut cluster = start(data.path(), 0);
+    let port = cluster.port();
+    let runs = Runs::default();
+    let counted = runs.clone();
+    let mut manager = Manager::builder("mirror")
+        .client(client(&cluster).await)
+        .embedded()
+        .leader_election()
+        .build()
+        .await
+        .unwrap();
+    let controller = Controller::of::<ConfigMap>("mirror").with_labels("mine=yes").reconcile(
+        move |context: Context<ConfigMap>| {
+            *counted.lock().unwrap().entry(context.key().name.to_string()).or_default() += 1;
+            mirror(context)
+        },
+    );
+    manager.add(controller);
+    let stopper = manager.stopper();
+    let running = tokio::spawn(manager.run());
 
-#[test]
-fn three_replicas_of_the_controllers_survive_the_death_of_any() {
-    let cluster = Cluster::start(&["up", "--ephemeral", "--port", "0", "--without", "controllers,scheduler,node"]);
-    let kubeconfig = PathBuf::from(cluster.kubeconfig());
-    let folder = tempfile::tempdir().unwrap();
-    let mut replicas: Vec<Replica> = (0..3).map(|n| Replica::start(&kubeconfig, folder.path(), n)).collect();
-    for round in 0..3 {
-        until("one leads", || replicas.iter().filter(|replica| replica.leads()).count() == 1);
-        a_new_namespace_is_looked_after(&kubeconfig, &format!("before-{round}"));
-        let leader = replicas.iter().position(Replica::leads);
-        // The leader goes without a word, and once one that only waits.
-        let victim = leader.map_or(0, |leader| if round == 1 { (leader + 1) % 3 } else { leader });
-        drop(replicas.swap_remove(victim));
-        a_new_namespace_is_looked_after(&kubeconfig, &format!("after-{round}"));
-        replicas.push(Replica::start(&kubeconfig, folder.path(), 3 + round));
+    let outside = client(&cluster).await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(outside.clone());
+    let secrets: Api<Secret> = Api::default_namespaced(outside);
+    let map = |name: &str| {
+        let map = json!({"metadata": {"name": name, "labels": {"mine": "yes"}}});
+        serde_json::from_value::<ConfigMap>(map).unwrap()
+    };
+    for name in ["kept", "deleted"] {
+        maps.create(&PostParams::default(), &map(name)).await.unwrap();
+        until("its copy", async || secrets.get_opt(name).await.unwrap()).await;
     }
-    // A polite end gives the lease back and leaves with success.
-    for mut replica in replicas {
-        until("the replica has started", || replica.ask("/healthz").contains("200"));
-        kill_process(Pid::from_child(&replica.child), Signal::TERM).unwrap();
-        assert_eq!(replica.child.wait().unwrap().code(), Some(0));
+    for round in 0..2 {
+        cluster.kill();
+        cluster = start(data.path(), port);
+        let name = format!("new-{round}");
+        until("a write after the restart", async || {
+            maps.create(&PostParams::default(), &map(&name)).await.ok()
+        })
+        .await;
+        until("the copy of the new one", async || secrets.get_opt(&name).await.ok()?).await;
     }
+    maps.delete("deleted", &DeleteParams::default()).await.unwrap();
+    until("the end of the copy", async || secrets.get_opt("deleted").await.ok()?.is_none().then_some(()))
+        .await;
+    let copies = secrets.list(&Default::default()).await.unwrap();
+    let names: Vec<String> = copies.iter().map(|secret| secret.name_any()).collect();
+    assert_eq!(names, ["kept", "new-0", "new-1"]);
+    assert_eq!(runs.lock().unwrap()["kept"], 1, "nothing happened to it");
+    stopper.stop();
+    running.await.unwrap().unwrap();
 }

@@ -201,7 +201,7 @@ fn number(text: &str, bounds: &Bounds) -> Result<u32, String> {
 }
 
 /// A Go duration such as `1h30m`.
-fn duration(text: &str) -> Option<Duration> {
+pub(crate) fn duration(text: &str) -> Option<Duration> {
     let mut rest = text;
     let mut seconds = 0.0_f64;
     while !rest.is_empty() {
