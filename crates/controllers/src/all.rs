@@ -8,7 +8,7 @@ use shoal_runtime::Manager;
 
 use crate::persistentvolume::{binder, protection, volume};
 use crate::{
-    clusterrole, cronjob, daemonset, deployment, disruption, endpoints, garbage, job, namespace,
+    autoscaler, clusterrole, cronjob, daemonset, deployment, disruption, endpoints, garbage, job, namespace,
     nodelifecycle, podgc, replicaset, rootca, serviceaccount, statefulset, tainteviction,
 };
 
@@ -63,6 +63,9 @@ const ALL: &[(&str, Add)] = &[
     ("garbage-collector", |manager, _| {
         let collector = garbage::component(manager);
         manager.add(collector);
+    }),
+    ("horizontal-pod-autoscaler", |manager, settings| {
+        manager.add(autoscaler::controller(settings.clock.clone()));
     }),
     ("job", |manager, settings| {
         manager.add(job::controller(settings.clock.clone(), settings.entropy.clone()));

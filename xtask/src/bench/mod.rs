@@ -3,12 +3,14 @@
 mod apiserver;
 mod bodies;
 mod client;
+mod cluster;
 mod create;
 mod custom;
 mod inside;
 mod process;
 mod program;
 mod report;
+mod rollout;
 mod watch;
 
 use std::os::unix::process::CommandExt;
@@ -33,6 +35,8 @@ enum What {
     Runtime(program::Settings),
     /// Sharding: what moves, how even it is, how fast slots change hands.
     Sharding(program::Settings),
+    /// A whole cluster: controllers, scheduler and simulated nodes.
+    Cluster(cluster::Settings),
 }
 
 /// How to measure.
@@ -65,14 +69,18 @@ pub fn run(options: &Options) -> Result<()> {
         What::Apiserver(settings) => settings,
         What::Runtime(settings) => return program::run(&workspace, "bench-runtime", settings),
         What::Sharding(settings) => return program::run(&workspace, "bench-sharding", settings),
+        What::Cluster(settings) => return in_one_thread(cluster::run(&workspace, settings)),
     };
     let binary = match &settings.binary {
         Some(binary) => binary.clone(),
         None => workspace.build("shoal", Profile::Release)?,
     };
-    // One thread: the client shares the machine with the server it measures.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(apiserver::run(&workspace, binary, settings))
+    in_one_thread(apiserver::run(&workspace, binary, settings))
+}
+
+/// One thread: the client shares the machine with the server it measures.
+fn in_one_thread(work: impl Future<Output = Result<()>>) -> Result<()> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }
 
 /// A debug client would be slower than the server it measures.

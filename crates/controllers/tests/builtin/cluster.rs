@@ -52,11 +52,13 @@ async fn run_pod(context: Context<Pod>) -> Result<Action> {
         Some(code) => json!({"terminated": {"exitCode": code, "finishedAt": time}}),
         None => json!({"running": {}}),
     };
-    let container = json!({"name": "c", "image": image, "imageID": "", "ready": true, "restartCount": 0, "state": state});
+    let container =
+        json!({"name": "c", "image": image, "imageID": "", "ready": true, "restartCount": 0, "state": state});
     let status = json!({"status": {"phase": wanted, "podIP": ip, "podIPs": [{"ip": ip}], "startTime": time,
         "containerStatuses": [container],
         "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": time}]}});
-    let patched = pods.patch_status(&context.key().name, &PatchParams::default(), &Patch::Merge(status)).await;
+    let patched =
+        pods.patch_status(&context.key().name, &PatchParams::default(), &Patch::Merge(status)).await;
     match patched {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(Action::done()),
         other => other.map(|_| Action::done()).map_err(Into::into),
