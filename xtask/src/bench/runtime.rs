@@ -43,7 +43,10 @@ struct Line {
 /// Builds the program, runs it and judges its rows.
 pub fn run(workspace: &Workspace, settings: &Settings) -> Result<()> {
     let binary = workspace.build(PROGRAM, Profile::Release)?;
+    // The server of some rows, as another process.
+    let shoal = workspace.build("shoal", Profile::Release)?;
     let mut command = Command::new(&binary);
+    command.arg("--shoal").arg(&shoal);
     command.args(settings.quick.then_some("--quick"));
     command.args(settings.only.iter().flat_map(|parts| ["--only", parts]));
     let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("running {PROGRAM}"))?;
