@@ -40,7 +40,10 @@ struct Line {
 /// Builds the package `program`, runs it and judges its rows.
 pub fn run(workspace: &Workspace, program: &str, settings: &Settings) -> Result<()> {
     let binary = workspace.build(program, Profile::Release)?;
+    // The server of some rows, as another process.
+    let shoal = workspace.build("shoal", Profile::Release)?;
     let mut command = Command::new(&binary);
+    command.arg("--shoal").arg(&shoal);
     command.args(settings.quick.then_some("--quick"));
     command.args(settings.only.iter().flat_map(|parts| ["--only", parts]));
     let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("running {program}"))?;
