@@ -44,6 +44,7 @@ pub struct Builder {
     signals: bool,
     listen: bool,
     profiling: bool,
+    heap_profile: Option<health::HeapProfile>,
     log_level: Option<logging::Level>,
     stop_deadline: Duration,
 }
@@ -65,6 +66,7 @@ impl Builder {
             signals: true,
             listen: true,
             profiling: false,
+            heap_profile: None,
             log_level: None,
             stop_deadline: STOP_DEADLINE,
         }
@@ -177,6 +179,16 @@ impl Builder {
         self
     }
 
+    /// What `/debug/pprof/heap` gives when profiles can be taken: see [`Health::heap_profile`].
+    #[must_use]
+    pub fn heap_profile(
+        mut self,
+        dump: impl Fn() -> Result<Vec<u8>, String> + Send + Sync + 'static,
+    ) -> Builder {
+        self.heap_profile = Some(Arc::new(dump));
+        self
+    }
+
     /// Lets `/debug/loglevel` and changes of `logging.level` set the level.
     #[must_use]
     pub fn log_level(mut self, level: logging::Level) -> Builder {
@@ -222,6 +234,9 @@ impl Builder {
         let recorders = Recorders::new(client.clone(), &self.name, &host(), self.clock.clone());
         let health = Health::default();
         health.profiling(self.profiling);
+        if let Some(dump) = self.heap_profile.clone() {
+            health.heap_profile(move || dump());
+        }
         health.metrics(config.metrics.enabled.then_some((config.metrics.path.as_str(), metrics.clone())));
         let (alive, ready, inspect, settings) = (board.clone(), board.clone(), board.clone(), source.clone());
         health.alive(move || alive.alive());
@@ -389,6 +404,9 @@ fn warn_of_restarts(source: &Source) {
         let now = settings.current();
         let timers = |config: &Config| Timing::from(&config.state);
         for (key, differs) in [
+            ("workers", now.workers != first.workers),
+            ("queueConfig", now.queue_config != first.queue_config),
+            ("reconcileConfig", now.reconcile_config != first.reconcile_config),
             ("metrics", now.metrics != first.metrics),
             ("logging.format", now.logging.format != first.logging.format),
             ("state.leaseDuration, renewDeadline, retryPeriod", timers(&now) != timers(&first)),
