@@ -5,7 +5,6 @@ mod cache;
 mod latency;
 mod pods;
 mod queue;
-mod row;
 mod workers;
 
 use std::path::PathBuf;

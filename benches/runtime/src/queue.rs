@@ -11,7 +11,7 @@ use shoal_runtime::queue::{Next, Priority, Queue, Settings};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
-use crate::row::{Goal, Row, Spent, best, each, timed};
+use bench_rows::{Goal, Row, Spent, best, each, timed};
 
 /// Producers, and as many consumers.
 const SIDES: usize = 8;

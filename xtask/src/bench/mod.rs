@@ -3,12 +3,14 @@
 mod apiserver;
 mod bodies;
 mod client;
+mod cluster;
 mod create;
 mod custom;
 mod inside;
 mod process;
+mod program;
 mod report;
-mod runtime;
+mod rollout;
 mod watch;
 
 use std::os::unix::process::CommandExt;
@@ -30,7 +32,11 @@ enum What {
     /// The API server, over real TLS sockets, from a second process.
     Apiserver(Settings),
     /// The framework, and kube-rs doing the same.
-    Runtime(runtime::Settings),
+    Runtime(program::Settings),
+    /// Sharding: what moves, how even it is, how fast slots change hands.
+    Sharding(program::Settings),
+    /// A whole cluster: controllers, scheduler and simulated nodes.
+    Cluster(cluster::Settings),
 }
 
 /// How to measure.
@@ -61,15 +67,20 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let settings = match &options.what {
         What::Apiserver(settings) => settings,
-        What::Runtime(settings) => return runtime::run(&workspace, settings),
+        What::Runtime(settings) => return program::run(&workspace, "bench-runtime", settings),
+        What::Sharding(settings) => return program::run(&workspace, "bench-sharding", settings),
+        What::Cluster(settings) => return in_one_thread(cluster::run(&workspace, settings)),
     };
     let binary = match &settings.binary {
         Some(binary) => binary.clone(),
         None => workspace.build("shoal", Profile::Release)?,
     };
-    // One thread: the client shares the machine with the server it measures.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(apiserver::run(&workspace, binary, settings))
+    in_one_thread(apiserver::run(&workspace, binary, settings))
+}
+
+/// One thread: the client shares the machine with the server it measures.
+fn in_one_thread(work: impl Future<Output = Result<()>>) -> Result<()> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }
 
 /// A debug client would be slower than the server it measures.

@@ -16,12 +16,13 @@ use crate::cache::{InformerMetrics, InformerOptions, Informers};
 use crate::client;
 use crate::config::{Change, Config, Source};
 use crate::election::{Election, Elector, LeaderMetrics, Leadership, Timing};
-use crate::events::Severity;
+use crate::events::{Recorder, Severity};
 use crate::health::{self, Health};
 use crate::logging;
 use crate::metrics::Metrics;
 use crate::monotonic::Monotonic;
 use crate::queue::QueueMetrics;
+use crate::shard::{self, Sharding, ShardingOptions};
 use crate::watch::WatchOptions;
 use crate::worker::WorkerMetrics;
 
@@ -47,6 +48,7 @@ pub struct Builder {
     heap_profile: Option<health::HeapProfile>,
     log_level: Option<logging::Level>,
     stop_deadline: Duration,
+    sharding: Option<ShardingOptions>,
 }
 
 impl Builder {
@@ -69,6 +71,7 @@ impl Builder {
             heap_profile: None,
             log_level: None,
             stop_deadline: STOP_DEADLINE,
+            sharding: None,
         }
     }
 
@@ -104,6 +107,14 @@ impl Builder {
     #[must_use]
     pub fn leader_election(mut self) -> Builder {
         self.election = true;
+        self
+    }
+
+    /// Shares the objects of all controllers among the replicas of this name, except of those that run
+    /// [on every replica](crate::controller::Builder::on_every_replica).
+    #[must_use]
+    pub fn sharded(mut self, options: ShardingOptions) -> Builder {
+        self.sharding = Some(options);
         self
     }
 
@@ -231,7 +242,7 @@ impl Builder {
         });
         let informers = Informers::new(client.clone(), self.informer_options(&config));
         metrics.register(|registry| InformerMetrics::new(informers.clone()).register(registry));
-        let recorders = Recorders::new(client.clone(), &self.name, &host(), self.clock.clone());
+        let recorders = Recorders::new(client.clone(), &host(), self.clock.clone());
         let health = Health::default();
         health.profiling(self.profiling);
         if let Some(dump) = self.heap_profile.clone() {
@@ -246,7 +257,7 @@ impl Builder {
         let caches = informers.clone();
         health.inspect("caches", move || serde_json::json!(caches.snapshot()));
         self.follow_log_level(&source, &health);
-        tell_of_rejections(&source, &recorders, client.default_namespace());
+        tell_of_rejections(&source, &recorders.of(&self.name), client.default_namespace());
         let listener = match self.listen {
             true => {
                 let port = config.metrics.port;
@@ -265,6 +276,10 @@ impl Builder {
             }
         };
         warn_of_restarts(&source);
+        let sharding = match &self.sharding {
+            None => None,
+            Some(options) => Some(self.share(options, &client, &source, &recorders, &metrics, &health)?),
+        };
         let (stopper, stop) = Stop::channel();
         Ok(Manager {
             name: self.name,
@@ -275,6 +290,7 @@ impl Builder {
             clock: self.clock,
             entropy: self.entropy,
             election,
+            sharding,
             components: vec![of_informers(&informers), recorders.component()],
             informers,
             recorders,
@@ -323,6 +339,42 @@ impl Builder {
         }
     }
 
+    fn share(
+        &self,
+        options: &ShardingOptions,
+        client: &Client,
+        source: &Source,
+        recorders: &Recorders,
+        metrics: &Metrics,
+        health: &Health,
+    ) -> Result<Sharding, Error> {
+        let (host, config) = (host(), source.current());
+        let sharding = Sharding::new(
+            options.clone(),
+            shard::Surroundings {
+                manager: &self.name,
+                host: &host,
+                config: &config,
+                client: client.clone(),
+                clock: self.clock.clone(),
+                entropy: self.entropy.clone(),
+                monotonic: self.monotonic.clone().unwrap_or_else(Monotonic::system),
+                recorder: recorders.of(shard::COMPONENT),
+                watch: self.informer_options(&config).watch,
+            },
+        )?;
+        metrics.register(|registry| sharding.metrics().register(registry));
+        let shown = sharding.clone();
+        health.inspect("shards", move || shown.inspect());
+        let (reloaded, settings, name) = (sharding.clone(), source.clone(), self.name.clone());
+        source.on_change(move |_| {
+            if let Err(error) = reloaded.reload(&name, &host, &settings.current()) {
+                tracing::error!(%error, "the settings of sharding stay as they were");
+            }
+        });
+        Ok(sharding)
+    }
+
     fn stand(&self, client: &Client, config: &Config) -> Election {
         let namespace = self.lease_namespace.as_deref().unwrap_or_else(|| client.default_namespace());
         let unique = || format!("{}_{}", host(), self.entropy.uid());
@@ -367,8 +419,8 @@ fn host() -> String {
 }
 
 /// Settings that cannot be used are told where operators look first.
-fn tell_of_rejections(source: &Source, recorders: &Recorders, namespace: &str) {
-    let recorder = recorders.of("config");
+fn tell_of_rejections(source: &Source, recorder: &Recorder, namespace: &str) {
+    let recorder = recorder.clone();
     let pod = ObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some("Pod".to_owned()),
