@@ -452,6 +452,41 @@ async fn settings_of_workers_queue_and_reconcile_are_those_of_every_controller()
     run.await.unwrap().unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_change_of_the_file_reaches_controllers_that_run() {
+    let cluster = Cluster::builder().seed(7).start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config.yaml");
+    let yaml = |timeout: &str, delay: &str| {
+        let queue =
+            format!("{{maxRetries: 1000, baseDelay: {delay}, maxDelay: {delay}, rateLimiterQPS: 100}}");
+        std::fs::write(&file, format!("{{queueConfig: {queue}, reconcileConfig: {{timeout: {timeout}}}}}"))
+            .unwrap();
+    };
+    yaml("10s", "1s");
+    let builder =
+        Manager::builder("test").client(cluster.client()).config_source(Source::file(&file).unwrap());
+    let mut manager = builder.embedded().build().await.unwrap();
+    let (runs, start) = (Arc::new(Mutex::new(Vec::new())), Instant::now());
+    let noted = runs.clone();
+    let controller = Controller::of::<Namespace>("spaces").with_labels("kubernetes.io/metadata.name=default");
+    manager.add(controller.reconcile(move |_: Context<Namespace>| {
+        noted.lock().push(start.elapsed().as_secs());
+        std::future::pending()
+    }));
+    let stopper = manager.stopper();
+    let run = tokio::spawn(manager.run());
+    sleep(Duration::from_secs(15)).await;
+    assert_eq!(*runs.lock(), [0, 11]);
+    yaml("2s", "5s");
+    sleep(Duration::from_secs(600)).await;
+    let runs = runs.lock().clone();
+    let pauses: Vec<u64> = runs.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(pauses[3..].iter().all(|pause| *pause == 7), "two seconds of work, five of waiting: {pauses:?}");
+    stopper.stop();
+    run.await.unwrap().unwrap();
+}
+
 /// Counts a reconcile out, however it ends.
 struct Leaving(Arc<Mutex<(usize, usize)>>);
 

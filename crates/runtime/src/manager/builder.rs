@@ -455,10 +455,11 @@ fn warn_of_restarts(source: &Source) {
     source.on_change(move |_| {
         let now = settings.current();
         let timers = |config: &Config| Timing::from(&config.state);
+        let at_start =
+            |config: &Config| (config.reconcile_config.resync_period, config.reconcile_config.max_concurrent);
         for (key, differs) in [
             ("workers", now.workers != first.workers),
-            ("queueConfig", now.queue_config != first.queue_config),
-            ("reconcileConfig", now.reconcile_config != first.reconcile_config),
+            ("reconcileConfig.resyncPeriod, maxConcurrent", at_start(&now) != at_start(&first)),
             ("metrics", now.metrics != first.metrics),
             ("logging.format", now.logging.format != first.logging.format),
             ("state.leaseDuration, renewDeadline, retryPeriod", timers(&now) != timers(&first)),
