@@ -21,7 +21,7 @@ use shoal_testkit::Cluster;
 use tokio::runtime::Builder;
 use tokio::sync::Notify;
 
-use crate::row::{Goal, Row, Spent, timed};
+use bench_rows::{Goal, Row, Spent, timed};
 
 const ANNOTATION: &str = "example.com/seen";
 /// What client-go does against kube-apiserver, in objects a second.

@@ -22,7 +22,7 @@ use shoal_runtime::config::Config;
 use shoal_runtime::{Action, Context, Controller, Manager};
 use tokio::runtime::Builder;
 
-use crate::row::{Goal, Row};
+use bench_rows::{Goal, Row};
 
 /// Events of one second.
 const RATE: u32 = 5_000;

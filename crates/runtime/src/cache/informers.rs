@@ -177,7 +177,12 @@ impl Informers {
     /// The metadata of all objects of a kind, if the whole objects are in a cache anyway.
     pub fn held(&self, resource: &ApiResource) -> Option<Informer<PartialObjectMeta<DynamicObject>>> {
         let ApiResource { group, version, plural, .. } = resource.clone();
-        let core = self.inner.cores.lock().get(&(group, version, plural, Scope::all(), false)).cloned();
+        let core = self
+            .inner
+            .cores
+            .lock()
+            .get(&(group, version, plural, Scope::all(), false, Division::Whole))
+            .cloned();
         core.map(Informer::new)
     }
 

@@ -62,7 +62,12 @@ pub fn dry_run(snapshot: &Snapshot, suppose: &Suppose) -> Result<DryRun, String>
     let mut spec = snapshot.spec.clone();
     spec.cordoned.extend(suppose.drained.iter().cloned());
     for number in 1..=suppose.joined {
-        let lease = LeaseObject { uid: 0, resource_version: 1, record: newcomer(snapshot, map, number), genuine: true };
+        let lease = LeaseObject {
+            uid: 0,
+            resource_version: 1,
+            record: newcomer(snapshot, map, number),
+            genuine: true,
+        };
         members.saw(&Arc::new(lease), map.longest_lease, now);
     }
     let mut result = DryRun { slots: map.identity.slots.get(), ..DryRun::default() };
