@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-use crate::{shards, up};
+use crate::{demo, shards, up};
 
 /// A Kubernetes cluster in one small process
 #[derive(Parser)]
@@ -23,17 +23,25 @@ struct Cli {
 enum Command {
     Up(up::Args),
     Shards(shards::Args),
+    Demo(demo::Args),
+    #[command(hide = true)]
+    DemoReplica(demo::sharding::replica::Args),
 }
 
 /// Reads the command line and does what it says. `started` is when the process began.
 pub fn run(started: Instant) -> anyhow::Result<()> {
+    demo::sharding::end_with_parent();
     let cli = Cli::parse();
-    let filter = EnvFilter::try_from_env("SHOAL_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    // A story has faults on purpose; what they cost its driver is no news.
+    let usual = if matches!(cli.command, Command::Demo(_)) { "off" } else { "warn" };
+    let filter = EnvFilter::try_from_env("SHOAL_LOG").unwrap_or_else(|_| EnvFilter::new(usual));
     let colours = std::io::stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
     match cli.command {
         Command::Up(args) => on_runtime(up::run(args, started)),
         Command::Shards(args) => on_runtime(shards::run(args)),
+        Command::Demo(args) => on_runtime(demo::run(args)),
+        Command::DemoReplica(args) => on_runtime(demo::sharding::replica::run(args)),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod cli;
 mod data_dir;
+mod demo;
 mod kubeconfig;
 mod parts;
 mod shards;

@@ -63,8 +63,8 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let settings = match &options.what {
         What::Apiserver(settings) => settings,
-        What::Runtime(settings) => return program::run(&workspace, "bench-runtime", settings),
-        What::Sharding(settings) => return program::run(&workspace, "bench-sharding", settings),
+        What::Runtime(settings) => return program::runtime(&workspace, settings),
+        What::Sharding(settings) => return program::sharding(&workspace, settings),
     };
     let binary = match &settings.binary {
         Some(binary) => binary.clone(),

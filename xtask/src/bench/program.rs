@@ -1,5 +1,6 @@
 //! Parts that a program in `benches` measures, because it needs crates that `xtask` does without.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -37,10 +38,22 @@ struct Line {
     any_size: bool,
 }
 
+/// The framework beside kube-rs.
+pub fn runtime(workspace: &Workspace, settings: &Settings) -> Result<()> {
+    run(workspace, "bench-runtime", &[], settings)
+}
+
+/// Sharding, on paper and with processes of `shoal`.
+pub fn sharding(workspace: &Workspace, settings: &Settings) -> Result<()> {
+    let shoal = workspace.build("shoal", Profile::Release)?;
+    run(workspace, "bench-sharding", &["--shoal".as_ref(), shoal.as_os_str()], settings)
+}
+
 /// Builds the package `program`, runs it and judges its rows.
-pub fn run(workspace: &Workspace, program: &str, settings: &Settings) -> Result<()> {
+fn run(workspace: &Workspace, program: &str, arguments: &[&OsStr], settings: &Settings) -> Result<()> {
     let binary = workspace.build(program, Profile::Release)?;
     let mut command = Command::new(&binary);
+    command.args(arguments);
     command.args(settings.quick.then_some("--quick"));
     command.args(settings.only.iter().flat_map(|parts| ["--only", parts]));
     let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("running {program}"))?;
