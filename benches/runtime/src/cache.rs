@@ -20,7 +20,7 @@ use shoal_runtime::cache::{Compression, InformerOptions, Informers, owner_uids};
 use shoal_runtime::{Lister, ObjectKey};
 
 use crate::pods;
-use crate::row::{Goal, Row, timed};
+use bench_rows::{Goal, Row, timed};
 
 /// What a process of its own does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -252,9 +252,9 @@ async fn reflector_of_kube(port: u16, count: usize) -> Result<Found> {
 
 /// CPU time of each of `count`: others on this machine shall not count.
 fn each(count: usize, work: impl FnOnce()) -> Duration {
-    let start = crate::row::cpu();
+    let start = bench_rows::cpu();
     work();
-    (crate::row::cpu() - start) / u32::try_from(count).unwrap_or(u32::MAX).max(1)
+    (bench_rows::cpu() - start) / u32::try_from(count).unwrap_or(u32::MAX).max(1)
 }
 
 fn least(times: usize, mut work: impl FnMut() -> Duration) -> Duration {

@@ -1,10 +1,13 @@
 //! Measures the framework, and kube-rs doing the same in the same run. Prints one JSON object per row.
 
+mod annotate;
 mod cache;
+mod latency;
 mod pods;
 mod queue;
-mod row;
 mod workers;
+
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
@@ -18,6 +21,9 @@ struct Options {
     /// Measure only these parts, comma-separated.
     #[arg(long, value_delimiter = ',')]
     only: Vec<Part>,
+    /// The `shoal` program, for what is measured over TLS.
+    #[arg(long, value_name = "FILE")]
+    shoal: Option<PathBuf>,
     /// What this process does for another one.
     #[arg(long, hide = true)]
     role: Option<cache::Role>,
@@ -32,7 +38,9 @@ struct Options {
 /// What can be measured by itself.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
+    Annotate,
     Cache,
+    Latency,
     Queue,
     Workers,
 }
@@ -48,6 +56,12 @@ fn main() -> Result<()> {
     }
     if wanted(Part::Workers) {
         workers::run(options.quick)?;
+    }
+    if wanted(Part::Latency) {
+        latency::run(options.quick)?;
+    }
+    if wanted(Part::Annotate) {
+        annotate::run(options.quick, options.shoal.as_deref())?;
     }
     if wanted(Part::Cache) {
         cache::run(options.quick)?;

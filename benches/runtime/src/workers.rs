@@ -18,7 +18,7 @@ use shoal_runtime::{Action, ObjectKey};
 use tokio::runtime::Builder;
 
 use crate::queue::keys;
-use crate::row::{Goal, Row, Spent, best, timed};
+use bench_rows::{Goal, Row, Spent, best, timed};
 
 const CONCURRENCY: usize = 10;
 

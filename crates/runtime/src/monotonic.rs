@@ -9,7 +9,10 @@ use std::time::Duration;
 
 /// Time since some fixed moment. Cheap to clone.
 #[derive(Clone)]
-pub struct Monotonic(Arc<dyn Fn() -> Duration + Send + Sync>);
+pub struct Monotonic {
+    now: Arc<dyn Fn() -> Duration + Send + Sync>,
+    everywhere: bool,
+}
 
 /// The longest timer that is set at once: timers stand still in suspend, so they are looked at again this often.
 const NAP: Duration = Duration::from_millis(500);
@@ -17,28 +20,34 @@ const NAP: Duration = Duration::from_millis(500);
 impl Monotonic {
     /// The machine's clock since boot, suspend included.
     pub fn system() -> Monotonic {
-        Monotonic(Arc::new(|| {
+        let now = Arc::new(|| {
             let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
             let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
             let nanos = u32::try_from(now.tv_nsec).unwrap_or_default();
             Duration::new(seconds, nanos)
-        }))
+        });
+        Monotonic { now, everywhere: true }
     }
 
     /// Tokio's clock, for tests with paused time.
     pub fn tokio() -> Monotonic {
         let start = tokio::time::Instant::now();
-        Monotonic(Arc::new(move || start.elapsed()))
+        Monotonic::from_fn(move || start.elapsed())
     }
 
-    /// A clock that asks `now`.
+    /// A clock that asks `now`, which may depend on the runtime that it is asked in.
     pub fn from_fn(now: impl Fn() -> Duration + Send + Sync + 'static) -> Monotonic {
-        Monotonic(Arc::new(now))
+        Monotonic { now: Arc::new(now), everywhere: false }
+    }
+
+    /// Whether threads outside of the runtime read the same time.
+    pub fn is_everywhere(&self) -> bool {
+        self.everywhere
     }
 
     /// The time now.
     pub fn now(&self) -> Duration {
-        (self.0)()
+        (self.now)()
     }
 
     /// Waits until this clock shows `time`.

@@ -283,7 +283,7 @@ impl<'a> Situation<'a> {
                         steps.push((Transition::Prepare { slots, next }, Reason::OwnerGoes));
                     } else if self.balance && owner.as_ref().is_some_and(|owner| self.takes(owner)) {
                         if self.guards().on(Guard::MoveBudget) {
-                            slots.end = slots.end.min(slots.start + *budget);
+                            slots.end = slots.end.min(slots.start.saturating_add(*budget));
                         }
                         *budget = budget.saturating_sub(slots.len());
                         let pinned = pins.iter().any(|(slot, _)| slots.contains(*slot));

@@ -6,12 +6,14 @@ use std::time::Instant;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-use crate::{run, up};
+use crate::{run, shards, up};
 
 /// A Kubernetes cluster in one small process
 #[derive(Parser)]
 #[command(name = "shoal", version, arg_required_else_help = true, max_term_width = 100)]
-#[command(after_help = "Example:\n  shoal up --ephemeral        # a cluster in memory, gone when it stops")]
+#[command(
+    after_help = "Example:\n  shoal up --ephemeral        # a cluster in memory, gone when it stops\n  shoal shards status         # who works on what, in any cluster"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -21,6 +23,7 @@ struct Cli {
 enum Command {
     Up(up::Args),
     Run(run::Args),
+    Shards(shards::Args),
 }
 
 /// Reads the command line and does what it says. `started` is when the process began.
@@ -33,6 +36,10 @@ pub fn run(started: Instant) -> anyhow::Result<()> {
         }
         // Its settings say how it logs.
         Command::Run(args) => on_runtime(run::run(args)),
+        Command::Shards(args) => {
+            log_for_people();
+            on_runtime(shards::run(args))
+        }
     }
 }
 

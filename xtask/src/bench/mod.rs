@@ -8,9 +8,9 @@ mod create;
 mod custom;
 mod inside;
 mod process;
+mod program;
 mod report;
 mod rollout;
-mod runtime;
 mod watch;
 
 use std::os::unix::process::CommandExt;
@@ -32,7 +32,9 @@ enum What {
     /// The API server, over real TLS sockets, from a second process.
     Apiserver(Settings),
     /// The framework, and kube-rs doing the same.
-    Runtime(runtime::Settings),
+    Runtime(program::Settings),
+    /// Sharding: what moves, how even it is, how fast slots change hands.
+    Sharding(program::Settings),
     /// A whole cluster: controllers, scheduler and simulated nodes.
     Cluster(cluster::Settings),
 }
@@ -65,7 +67,8 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let settings = match &options.what {
         What::Apiserver(settings) => settings,
-        What::Runtime(settings) => return runtime::run(&workspace, settings),
+        What::Runtime(settings) => return program::run(&workspace, "bench-runtime", settings),
+        What::Sharding(settings) => return program::run(&workspace, "bench-sharding", settings),
         What::Cluster(settings) => return in_one_thread(cluster::run(&workspace, settings)),
     };
     let binary = match &settings.binary {

@@ -59,7 +59,7 @@ pub(super) fn pin(body: &mut Value, meta: &ObjectMeta) {
 }
 
 /// Asks the server to give the request up when the permit ends.
-pub(super) fn limit(request: &mut http::Request<Vec<u8>>, remaining: Duration) {
+pub(crate) fn limit(request: &mut http::Request<Vec<u8>>, remaining: Duration) {
     // The server reads whole milliseconds and refuses zero.
     let millis = remaining.as_millis().max(1);
     let uri = request.uri();

@@ -4,7 +4,7 @@
 //! changes and deletes, and stops at once when the work it writes for has gone to another replica ([`Fence`]).
 
 mod children;
-mod fence;
+pub(crate) mod fence;
 mod memory;
 
 use std::fmt::Debug;
@@ -20,6 +20,7 @@ use serde_json::Value;
 
 pub use fence::{Fence, Permit};
 
+use crate::gate::Shard;
 use crate::reconcile::{Class, Error, Result, class_of};
 use crate::{ObjectKey, owner};
 use memory::Memory;
@@ -61,18 +62,46 @@ pub struct Writer {
     field_manager: Arc<str>,
     memory: Arc<Memory>,
     fence: Option<Fence>,
+    /// The label of children that are created, and its value.
+    slot: Option<(Arc<str>, u32)>,
 }
 
 impl Writer {
     /// A writer whose fields belong to `field_manager`, by custom the controller's name.
     pub fn new(client: Client, field_manager: &str) -> Writer {
-        Writer { client, field_manager: field_manager.into(), memory: Arc::default(), fence: None }
+        Writer {
+            client,
+            field_manager: field_manager.into(),
+            memory: Arc::default(),
+            fence: None,
+            slot: None,
+        }
     }
 
     /// The same writer for work that may end at any moment: asked before every request.
     #[must_use]
     pub fn fenced(&self, fence: Fence) -> Writer {
         Writer { fence: Some(fence), ..self.clone() }
+    }
+
+    /// The same writer for work that was let in by a gate. Children that it makes carry the label of their slot.
+    pub(crate) fn within(&self, fence: Option<Fence>, shard: Option<&Shard>) -> Writer {
+        let slot = shard.map(|shard| (shard.label.clone(), shard.slot));
+        Writer { fence, slot, ..self.clone() }
+    }
+
+    /// Puts the label of the slot on an object that another one controls.
+    fn label(&self, body: &mut Value) {
+        let Some((label, slot)) = &self.slot else { return };
+        let owners = body.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+        if !owners.is_some_and(|owners| owners.iter().any(|owner| owner["controller"] == true)) {
+            return;
+        }
+        let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+        let labels = metadata.entry("labels").or_insert_with(|| Value::Object(serde_json::Map::new()));
+        if let Some(labels) = labels.as_object_mut() {
+            labels.insert(label.to_string(), Value::String(slot.to_string()));
+        }
     }
 
     /// The name under which fields are owned.
@@ -117,6 +146,9 @@ impl Writer {
         let action = || describe::<T>("apply", &key, part);
         let mut body = to_value(desired, &action)?;
         prepare(&mut body, part);
+        if part == Part::Main {
+            self.label(&mut body);
+        }
         let place = memory::Place { path: path_of::<T>(&key), name: key.name.clone(), part };
         let print = memory::fingerprint(&body);
         if let Some(live) = live
@@ -160,7 +192,9 @@ impl Writer {
         }
         let params =
             PostParams { field_manager: Some(self.field_manager.to_string()), ..PostParams::default() };
-        let body = serde_json::to_vec(object).map_err(|error| Error::permanent(action()).because(error))?;
+        let mut body = to_value(object, &action)?;
+        self.label(&mut body);
+        let body = serde_json::to_vec(&body).map_err(|error| Error::permanent(action()).because(error))?;
         self.send(Request::new(path_of::<T>(&key)).create(&params, body), &action).await
     }
 

@@ -3,6 +3,7 @@
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use kube::Client;
@@ -37,6 +38,7 @@ pub(crate) struct Core {
     client: Client,
     options: InformerOptions,
     commands: mpsc::UnboundedSender<Command>,
+    parts: AtomicU64,
     task: AbortHandle,
     views: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
 }
@@ -52,15 +54,34 @@ pub(crate) struct Progress {
     /// What failed last, if nothing worked since.
     pub trouble: Option<Fault>,
     pub streams: bool,
+    /// The last change of the part that a list has followed.
+    pub part: u64,
 }
 
 enum Command {
-    ListAgain,
-    Reshard { selector: Option<String>, filter: Option<Filter> },
+    /// Unless a list is under way that shows this moment.
+    ListAgain {
+        unless: Option<Revision>,
+    },
+    Reshard {
+        number: u64,
+        part: Part,
+        filter: Option<Filter>,
+    },
+    Filter(Filter),
+}
+
+/// Which part of its kind a cache asks the server for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// By hash (KEP-5866).
+    pub shard: Option<String>,
+    /// By labels, instead of those of the scope.
+    pub labels: Option<String>,
 }
 
 impl Core {
-    pub fn start(client: Client, source: Source, options: &InformerOptions) -> Core {
+    pub fn start(client: Client, source: Source, options: &InformerOptions, filter: Option<Filter>) -> Core {
         let store = Arc::new(Store::default());
         let stats = Arc::new(Stats::default());
         let kind =
@@ -69,13 +90,21 @@ impl Core {
             let resource = source.resource.clone();
             Arc::new(move |body| transform(&resource, body)) as super::writer::Transform
         });
-        let writer = Writer::new(store.clone(), Interner::new(kind), transform, stats.clone());
+        let mut writer = Writer::new(store.clone(), Interner::new(kind), transform, stats.clone());
+        writer.set_filter(filter);
         let watcher = Watcher::new(client.clone(), source.clone(), options.watch.clone());
         let (commands, orders) = mpsc::unbounded_channel();
         let (progress, seen) = watch::channel(Progress::default());
         let name = source.path();
-        let follower =
-            Follower { name, watcher, writer, stats: stats.clone(), progress, resync: options.resync };
+        let follower = Follower {
+            name,
+            watcher,
+            writer,
+            stats: stats.clone(),
+            progress,
+            resync: options.resync,
+            part: 0,
+        };
         let task = tokio::spawn(follower.run(orders)).abort_handle();
         Core {
             store,
@@ -85,6 +114,7 @@ impl Core {
             client,
             options: options.clone(),
             commands,
+            parts: AtomicU64::new(0),
             task,
             views: Mutex::default(),
         }
@@ -106,6 +136,50 @@ impl Core {
     pub fn stop(&self) {
         self.task.abort();
         self.store.close();
+    }
+
+    /// Asks for another part of the kind. Objects outside of the filter are evicted at once. The number of this change,
+    /// for [`Core::listed`].
+    pub fn reshard(&self, part: Part, filter: Option<Filter>) -> u64 {
+        let number = self.parts.fetch_add(1, Ordering::Relaxed) + 1;
+        let _ = self.commands.send(Command::Reshard { number, part, filter });
+        number
+    }
+
+    /// The number of the last change of the part.
+    pub fn last_part(&self) -> u64 {
+        self.parts.load(Ordering::Relaxed)
+    }
+
+    /// Evicts what is outside of the filter. Nothing new is asked for.
+    pub fn narrow(&self, filter: Filter) {
+        let _ = self.commands.send(Command::Filter(filter));
+    }
+
+    /// Waits until a list has followed that change of the part. The list was asked for after the change.
+    pub async fn listed(&self, number: u64) -> Result<(), Fault> {
+        self.reached(|progress| progress.part >= number).await
+    }
+
+    /// Waits until the cache has seen everything that was written to this kind before the call.
+    pub async fn barrier(&self, patience: Duration) -> Result<(), Fault> {
+        // While another part is being listed, what was seen of the part before says nothing.
+        self.listed(self.last_part()).await?;
+        let newest = newest_revision(&self.client, &self.source, &self.options.watch).await?;
+        let there = |progress: &Progress| progress.revision.as_ref().is_some_and(|seen| seen.covers(&newest));
+        if tokio::time::timeout(patience, self.reached(there)).await.is_ok_and(|there| there.is_ok()) {
+            return Ok(());
+        }
+        let _ = self.commands.send(Command::ListAgain { unless: Some(newest.clone()) });
+        self.reached(there).await
+    }
+
+    async fn reached(&self, there: impl Fn(&Progress) -> bool) -> Result<(), Fault> {
+        let mut progress = self.progress.clone();
+        match progress.wait_for(there).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Fault::Connection("the informer was stopped".to_owned())),
+        }
     }
 }
 
@@ -184,29 +258,24 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
     /// Asks for the newest revision with a read that is not answered from the past, and waits for the watch to get
     /// there. A kind in which nothing happens hears of later revisions only by bookmarks: it is listed after a moment.
     pub async fn barrier(&self) -> Result<(), Fault> {
-        let core = &self.core;
-        let newest = newest_revision(&core.client, &core.source, &core.options.watch).await?;
-        let mut progress = core.progress.clone();
-        let there = |progress: &Progress| progress.revision.as_ref().is_some_and(|seen| seen.covers(&newest));
-        if tokio::time::timeout(BARRIER_PATIENCE, progress.wait_for(there)).await.is_ok() {
-            return Ok(());
-        }
-        self.refresh();
-        match progress.wait_for(there).await {
-            Ok(_) => Ok(()),
-            Err(_) => Err(Fault::Connection("the informer was stopped".to_owned())),
-        }
+        self.core.barrier(BARRIER_PATIENCE).await
+    }
+
+    /// The cache behind it, whatever the type of its objects.
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
     }
 
     /// Lists again, now. What changed is told as a difference.
     pub fn refresh(&self) {
-        let _ = self.core.commands.send(Command::ListAgain);
+        let _ = self.core.commands.send(Command::ListAgain { unless: None });
     }
 
     /// Watches another part of the kind from now on (KEP-5866). `filter` says which objects these are, for servers that do
     /// not know the selector; objects outside are evicted at once, new ones come with the list that follows.
     pub fn reshard(&self, selector: Option<String>, filter: Option<Filter>) {
-        let _ = self.core.commands.send(Command::Reshard { selector, filter });
+        let labels = self.core.source.scope.labels.clone();
+        self.core.reshard(Part { shard: selector, labels }, filter);
     }
 
     /// The shard selector that the server says it obeys; without, only the filter of [`Informer::reshard`] works.
@@ -243,6 +312,8 @@ struct Follower {
     stats: Arc<Stats>,
     progress: watch::Sender<Progress>,
     resync: Option<Duration>,
+    /// The last change of the part.
+    part: u64,
 }
 
 impl Follower {
@@ -274,11 +345,19 @@ impl Follower {
             };
             match happened {
                 Ok(step) => self.take(step),
-                Err(Some(Command::ListAgain)) => self.watcher.list_again(),
-                Err(Some(Command::Reshard { selector, filter })) => {
-                    self.writer.set_filter(filter);
-                    self.watcher.reshard(selector);
+                Err(Some(Command::ListAgain { unless })) => {
+                    let listing = self.watcher.listing();
+                    let enough = |wanted: &Revision| listing.is_some_and(|listing| listing.covers(wanted));
+                    if !unless.as_ref().is_some_and(enough) {
+                        self.watcher.list_again();
+                    }
                 }
+                Err(Some(Command::Reshard { number, part, filter })) => {
+                    self.writer.set_filter(filter);
+                    self.watcher.reshard(part.shard, part.labels);
+                    self.part = number;
+                }
+                Err(Some(Command::Filter(filter))) => self.writer.set_filter(Some(filter)),
                 Err(None) => return,
             }
         }
@@ -300,10 +379,10 @@ impl Follower {
             }
             Step::Complete { revision, shard } => {
                 self.writer.complete(&revision);
-                let streams = self.watcher.streams();
+                let (streams, part) = (self.watcher.streams(), self.part);
                 self.progress.send_modify(|progress| {
-                    *progress =
-                        Progress { synced: true, revision: Some(revision), shard, trouble: None, streams };
+                    let revision = Some(revision);
+                    *progress = Progress { synced: true, revision, shard, trouble: None, streams, part };
                 });
             }
             Step::Progress(revision) => {

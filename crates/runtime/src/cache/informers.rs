@@ -12,8 +12,9 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::informer::{Core, Informer};
+use super::informer::{Core, Informer, Part};
 use super::pack::Compression;
+use super::writer::Filter;
 use crate::watch::{Scope, Source, WatchOptions};
 
 /// Changes the encoded body of an object of a kind before it is held.
@@ -79,8 +80,21 @@ struct Inner {
     cores: Mutex<BTreeMap<Identity, Arc<Core>>>,
 }
 
-/// What makes two caches the same: group, version and plural, scope, and whether there are bodies.
-type Identity = (String, String, String, Scope, bool);
+/// What makes two caches the same: group, version and plural, scope, whether there are bodies, and by which rule it is
+/// divided among replicas.
+type Identity = (String, String, String, Scope, bool, Division);
+
+/// By which rule a cache is divided among replicas.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Division {
+    /// Every replica has everything.
+    #[default]
+    Whole,
+    /// By the objects themselves.
+    Primary,
+    /// By the objects that own them.
+    Owned,
+}
 
 impl Informers {
     /// No cache yet.
@@ -110,6 +124,24 @@ impl Informers {
         K: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
     {
         self.informer(ApiResource::erase::<K>(&()), scope, false)
+    }
+
+    /// A cache of which each replica holds a part; none before [`Core::reshard`] says which.
+    pub(crate) fn divided<K>(
+        &self,
+        scope: Scope,
+        division: Division,
+        first: Part,
+        filter: Filter,
+    ) -> Informer<K>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
+    {
+        let resource = ApiResource::erase::<K>(&());
+        let whole = scope.clone();
+        let scope = Scope { shard: first.shard, labels: first.labels.or(scope.labels), ..scope };
+        let source = Source { resource, scope, metadata_only: false };
+        Informer::new(self.core(source, whole, division, Some(filter)))
     }
 
     /// The metadata of all objects of a kind.
@@ -145,7 +177,12 @@ impl Informers {
     /// The metadata of all objects of a kind, if the whole objects are in a cache anyway.
     pub fn held(&self, resource: &ApiResource) -> Option<Informer<PartialObjectMeta<DynamicObject>>> {
         let ApiResource { group, version, plural, .. } = resource.clone();
-        let core = self.inner.cores.lock().get(&(group, version, plural, Scope::all(), false)).cloned();
+        let core = self
+            .inner
+            .cores
+            .lock()
+            .get(&(group, version, plural, Scope::all(), false, Division::Whole))
+            .cloned();
         core.map(Informer::new)
     }
 
@@ -153,14 +190,19 @@ impl Informers {
     where
         K: DeserializeOwned + Send + Sync + 'static,
     {
-        let ApiResource { group, version, plural, .. } = &resource;
-        let identity = (group.clone(), version.clone(), plural.clone(), scope.clone(), metadata_only);
+        let whole = scope.clone();
+        Informer::new(self.core(Source { resource, scope, metadata_only }, whole, Division::Whole, None))
+    }
+
+    fn core(&self, source: Source, scope: Scope, division: Division, filter: Option<Filter>) -> Arc<Core> {
+        let ApiResource { group, version, plural, .. } = &source.resource;
+        let kind = (group.clone(), version.clone(), plural.clone());
+        let identity = (kind.0, kind.1, kind.2, scope, source.metadata_only, division);
         let mut cores = self.inner.cores.lock();
         let core = cores.entry(identity).or_insert_with(|| {
-            let source = Source { resource, scope, metadata_only };
-            Arc::new(Core::start(self.inner.client.clone(), source, &self.inner.options))
+            Arc::new(Core::start(self.inner.client.clone(), source, &self.inner.options, filter))
         });
-        Informer::new(core.clone())
+        core.clone()
     }
 
     /// Whether every cache that was asked for has its first list.

@@ -24,6 +24,9 @@ mod subscription;
 mod view;
 mod writer;
 
+pub(crate) use informer::{Core, Part};
+pub(crate) use informers::Division;
+
 pub use delta::{ChangeKind, Delta, Origin};
 pub use encoded::{Encoded, Uid};
 pub use index::{IndexFn, owner_uids};

@@ -23,7 +23,8 @@ fn sharding(config: &Config, problems: &mut Vec<String>) {
     let sharding = &config.sharding;
     if sharding.algorithm.trim().is_empty() {
         problems.push(
-            "sharding.algorithm is empty: use hash, consistent-hash, range or one of your own".to_owned(),
+            "sharding.algorithm is empty: use sticky, hash, consistent-hash, rendezvous or one of your own"
+                .to_owned(),
         );
     }
     if !(1..=10_000).contains(&sharding.virtual_nodes) {

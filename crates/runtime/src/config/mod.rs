@@ -62,7 +62,7 @@ impl Default for Workers {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sharding {
-    /// `hash`, `consistent-hash`, `range` or the name of an algorithm of one's own. Default `consistent-hash`.
+    /// `sticky`, `hash`, `consistent-hash`, `rendezvous` or the name of an algorithm of one's own. Default `sticky`.
     pub algorithm: String,
     /// Points on the ring for each replica. Default 150.
     pub virtual_nodes: u32,
@@ -225,7 +225,7 @@ impl Config {
 impl Default for Sharding {
     fn default() -> Sharding {
         Sharding {
-            algorithm: "consistent-hash".to_owned(),
+            algorithm: "sticky".to_owned(),
             virtual_nodes: 150,
             rebalance_threshold: 0.1,
             rebalance_interval: Duration::from_secs(30),

@@ -45,8 +45,11 @@ fn problems(yaml: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_documented_file_is_read_and_equals_the_defaults() {
-    assert_eq!(parse(SEED).unwrap(), Config::default());
+fn the_documented_file_is_read_and_equals_the_defaults_but_for_the_algorithm() {
+    let mut expected = Config::default();
+    assert_eq!(expected.sharding.algorithm, "sticky");
+    expected.sharding.algorithm = "consistent-hash".to_owned();
+    assert_eq!(parse(SEED).unwrap(), expected);
     assert_eq!(parse("").unwrap(), Config::default());
     assert_eq!(parse("# nothing\n").unwrap(), Config::default());
 }

@@ -10,10 +10,11 @@ use super::run::{Parts, Subject, Work};
 use super::source::Source;
 use super::{Controller, Reconciler, ResourceHandler};
 use crate::apply::{Object, Writer};
-use crate::cache::{Informer, Lister};
+use crate::cache::{Division, Informer, Lister};
 use crate::config::Config;
 use crate::gate::Gate;
 use crate::manager::{Component, Manager};
+use crate::shard::{Kinds, Sharding};
 use crate::trigger::Predicate;
 use crate::watch::Scope;
 use crate::{ObjectKey, queue, worker};
@@ -22,7 +23,8 @@ use crate::{ObjectKey, queue, worker};
 const STOP_WITHIN: Duration = Duration::from_secs(20);
 
 /// Makes the source of a kind, when the caches are there.
-type MakeSource<K> = Box<dyn FnOnce(&Manager, &Listers, &Lister<K>, &Scope) -> Source + Send>;
+type MakeSource<K> =
+    Box<dyn FnOnce(&Manager, Option<&Arc<Kinds>>, &Listers, &Lister<K>, &Scope) -> Source + Send>;
 
 /// A controller that is being put together.
 pub struct Builder<K> {
@@ -81,9 +83,9 @@ impl<K: Object> Builder<K> {
     /// Reconciles an object when one that it controls has changed.
     #[must_use]
     pub fn owns<T: Object>(mut self) -> Builder<K> {
-        self.sources.push(Box::new(|manager, listers, parents, scope| {
+        self.sources.push(Box::new(|manager, kinds, listers, parents, scope| {
             let scope = Scope { namespace: scope.namespace.clone(), ..Scope::all() };
-            Source::owned::<K, T>(manager.informers(), scope, listers, parents.clone())
+            Source::owned::<K, T>(manager.informers(), kinds, scope, listers, parents.clone())
         }));
         self
     }
@@ -96,8 +98,9 @@ impl<K: Object> Builder<K> {
         map: impl Fn(&T, &Listers) -> Vec<ObjectKey> + Send + Sync + 'static,
     ) -> Builder<K> {
         let map = Arc::new(map);
-        self.sources
-            .push(Box::new(|manager, listers, _, _| Source::mapped::<T>(manager.informers(), listers, map)));
+        self.sources.push(Box::new(|manager, kinds, listers, _, _| {
+            Source::mapped::<T>(manager.informers(), kinds, listers, map)
+        }));
         self
     }
 
@@ -121,7 +124,8 @@ impl<K: Object> Builder<K> {
         self
     }
 
-    /// Runs on every replica, not only on the leader. Replicas then need another way not to work on the same objects.
+    /// Runs on every replica, for all objects: not only on the leader, and not sharded. Replicas then need another way not to work
+    /// on the same objects.
     #[must_use]
     pub fn on_every_replica(mut self) -> Builder<K> {
         self.everywhere = true;
@@ -164,8 +168,8 @@ impl<K: Object> Builder<K> {
             build: Box::new(move |manager| {
                 let predicate = self.predicate.clone();
                 let (name, writer) = (self.name.clone(), self.writer(manager));
-                let gate = self.gate.clone();
-                self.component(manager, move |informer, listers, tombs| {
+                let gate = self.gate_in(manager);
+                self.component(manager, gate.clone(), move |informer, listers, tombs| {
                     let own = Box::new(|delta: &crate::cache::Delta| vec![delta.key.clone()]);
                     let source =
                         Source { main: true, predicate, ..Source::new(informer, &K::kind(&()), own) };
@@ -189,9 +193,10 @@ impl<K: Object> Builder<K> {
     pub fn handle(self, handler: impl ResourceHandler<K>) -> Controller {
         Controller {
             build: Box::new(move |manager| {
-                let (predicate, gate) = (self.predicate.clone(), self.gate.clone());
-                self.component(manager, move |informer, _, tombs| {
-                    let handling = Handling::new(handler, gate, informer.lister(), tombs.clone());
+                let (predicate, gate) = (self.predicate.clone(), self.gate_in(manager));
+                let name = self.name.clone();
+                self.component(manager, gate.clone(), move |informer, _, tombs| {
+                    let handling = Handling::new(&name, handler, gate, informer.lister(), tombs.clone());
                     let source = Source { predicate, ..handling.source(informer) };
                     (source, Arc::new(handling.work()))
                 })
@@ -203,24 +208,48 @@ impl<K: Object> Builder<K> {
         Writer::new(manager.client(), self.field_manager.as_deref().unwrap_or(&self.name))
     }
 
+    /// The gate, with that of the replica behind it if the objects are shared.
+    fn gate_in(&self, manager: &Manager) -> Gate {
+        match self.sharding(manager) {
+            Some(sharding) => self.gate.clone().before(sharding.gate()),
+            None => self.gate.clone(),
+        }
+    }
+
+    fn sharding<'a>(&self, manager: &'a Manager) -> Option<&'a Sharding> {
+        manager.sharding().filter(|_| !self.everywhere)
+    }
+
     /// `main` gives the source of the kind itself and what is done for each key.
     fn component(
         self,
         manager: &Manager,
+        gate: Gate,
         main: impl FnOnce(&Informer<K>, &Listers, &Arc<Tombs>) -> (Source, Work),
     ) -> Component {
-        let informer = manager.informers().scoped::<K>(self.scope.clone());
+        let kinds = self.sharding(manager).map(|sharding| sharding.kinds().clone());
+        let informer = match &kinds {
+            Some(kinds) => {
+                let informer = kinds.divided::<K>(manager.informers(), self.scope.clone(), Division::Primary);
+                kinds.controller(&self.name, &informer);
+                informer
+            }
+            None => manager.informers().scoped::<K>(self.scope.clone()),
+        };
         let listers = Listers::new(manager.informers().clone());
         let lister = listers.add(&informer);
         let tombs = Arc::default();
         let (source, work) = main(&informer, &listers, &tombs);
-        let others = self.sources.into_iter().map(|make| make(manager, &listers, &lister, &self.scope));
+        let others = self
+            .sources
+            .into_iter()
+            .map(|make| make(manager, kinds.as_ref(), &listers, &lister, &self.scope));
         let config = manager.config();
         let parts = Parts {
             name: self.name,
             sources: std::iter::once(source).chain(others).collect(),
             work,
-            gate: self.gate,
+            gate,
             tombs,
             find: Box::new(move |key| lister.meta(key)),
             queue: self.queue.unwrap_or_else(|| queue_settings(&config)),
@@ -229,10 +258,11 @@ impl<K: Object> Builder<K> {
             worker_metrics: manager.worker_metrics().clone(),
             limit: manager.reconciles(),
             patience: self.patience,
+            kinds: kinds.clone(),
         };
         let mut component = parts.into_component();
         component.needs = self.needs;
-        component.elected = !self.everywhere;
+        component.elected = !self.everywhere && kinds.is_none();
         component
     }
 }

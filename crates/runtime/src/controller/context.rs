@@ -10,6 +10,7 @@ use crate::ObjectKey;
 use crate::apply::{Object, Writer};
 use crate::cache::{Encoded, Lister};
 use crate::events::Recorder;
+use crate::gate::Shard;
 
 /// One reconcile: the object, and everything that is needed to look after it.
 #[derive(Clone)]
@@ -21,6 +22,7 @@ pub struct Context<K> {
     pub(super) listers: Listers,
     pub(super) writer: Writer,
     pub(super) recorder: Recorder,
+    pub(super) shard: Option<Shard>,
     pub(super) cancelled: Arc<CancellationToken>,
 }
 
@@ -65,6 +67,12 @@ impl<K: Object> Context<K> {
     /// For requests that the writer does not know.
     pub fn client(&self) -> &Client {
         self.writer.client()
+    }
+
+    /// The slot that this work belongs to and its epoch, a fencing token for systems outside of the cluster. None where the
+    /// controller is not sharded.
+    pub fn shard(&self) -> Option<&Shard> {
+        self.shard.as_ref()
     }
 
     /// How often this object failed in a row.

@@ -8,10 +8,12 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use super::pipeline::Tombs;
+use super::run::kept;
 use super::source::{Keys, Source};
 use crate::ObjectKey;
 use crate::apply::Object;
 use crate::cache::{Delta, Encoded, Informer, Lister};
+use crate::client::{Cause, because};
 use crate::gate::{Admission, Gate};
 use crate::reconcile::{Action, Result};
 use crate::trigger;
@@ -49,6 +51,7 @@ pub trait ResourceHandler<K>: Send + Sync + 'static {
 
 /// A handler and what it was told.
 pub(super) struct Handling<K, H> {
+    controller: Arc<str>,
     handler: H,
     gate: Gate,
     lister: Lister<K>,
@@ -60,15 +63,28 @@ pub(super) struct Handling<K, H> {
 }
 
 impl<K: Object, H: ResourceHandler<K>> Handling<K, H> {
-    pub(super) fn new(handler: H, gate: Gate, lister: Lister<K>, tombs: Arc<Tombs>) -> Arc<Handling<K, H>> {
+    pub(super) fn new(
+        controller: &str,
+        handler: H,
+        gate: Gate,
+        lister: Lister<K>,
+        tombs: Arc<Tombs>,
+    ) -> Arc<Handling<K, H>> {
         let (untold, told) = (Mutex::default(), Mutex::default());
-        Arc::new(Handling { handler, gate, lister, tombs, untold, told })
+        Arc::new(Handling { controller: controller.into(), handler, gate, lister, tombs, untold, told })
     }
 
     pub(super) fn source(self: &Arc<Self>, informer: &Informer<K>) -> Source {
         let handling = self.clone();
         let keys: Keys = Box::new(move |delta| handling.key_of(delta).into_iter().collect());
-        Source { main: true, ..Source::new(informer, &K::kind(&()), keys) }
+        let forgetful = self.clone();
+        let evicted = Box::new(move |key: &ObjectKey| _ = forgetful.told.lock().remove(key));
+        Source {
+            main: true,
+            asks_gate: true,
+            evicted: Some(evicted),
+            ..Source::new(informer, &K::kind(&()), keys)
+        }
     }
 
     pub(super) fn work(
@@ -83,6 +99,9 @@ impl<K: Object, H: ResourceHandler<K>> Handling<K, H> {
 
     /// Notes a change; the key to queue.
     fn key_of(&self, delta: &Delta) -> Option<ObjectKey> {
+        if let Admission::Denied = self.gate.ask(&delta.key, delta.latest().map(AsRef::as_ref)) {
+            return None;
+        }
         let states = trigger::states(delta).filter_map(|state| self.lister.decode(state));
         let object = states.filter(|object| self.handler.should_process(object)).last()?;
         let key = self.handler.key(&object);
@@ -93,19 +112,34 @@ impl<K: Object, H: ResourceHandler<K>> Handling<K, H> {
     /// Tells everything that is queued under a key.
     async fn run(&self, key: &ObjectKey) -> Result<Action> {
         while let Some(mut object) = Untold::next(&self.untold, key) {
-            self.tell(&object.key).await?;
+            let key = object.key.clone();
+            let (now, told) = (self.lister.meta(&key), self.told.lock().get(&key).cloned());
+            let last = if now.is_none() { self.tombs.of(&key) } else { None };
+            let known = now.as_deref().or(last.as_deref()).or(told.as_deref());
+            let Some(entry) = self.gate.enter(&key, known) else {
+                self.told.lock().remove(&key);
+                object.told = true;
+                continue;
+            };
+            let cause = Cause {
+                controller: self.controller.clone(),
+                key: Some(key.clone()),
+                trigger: "event".into(),
+                fence: entry.fence.clone(),
+            };
+            kept(&entry, because(cause, self.tell(&key, now, told))).await?;
             object.told = true;
         }
         Ok(Action::done())
     }
 
     /// Tells the difference between what the handler knows of an object and what is.
-    async fn tell(&self, key: &ObjectKey) -> Result<()> {
-        let (now, told) = (self.lister.meta(key), self.told.lock().get(key).cloned());
-        if let Admission::Denied = self.gate.ask(key, now.as_deref().or(told.as_deref())) {
-            self.told.lock().remove(key);
-            return Ok(());
-        }
+    async fn tell(
+        &self,
+        key: &ObjectKey,
+        now: Option<Arc<Encoded>>,
+        told: Option<Arc<Encoded>>,
+    ) -> Result<()> {
         match (now, told) {
             (Some(now), Some(told)) if now.uid() == told.uid() => {
                 if let (Some(told), Some(new)) = (self.lister.decode(&told), self.lister.decode(&now)) {

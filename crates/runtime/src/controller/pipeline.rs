@@ -26,11 +26,14 @@ pub(super) struct Pipeline {
 }
 
 impl Pipeline {
-    /// Queues the keys that are ours.
-    pub(super) fn enqueue(&self, keys: Vec<ObjectKey>, delta: &Delta) {
+    /// Queues the keys that are ours. Whoever has asked the gate already need not ask again.
+    pub(super) fn enqueue(&self, keys: Vec<ObjectKey>, delta: &Delta, asked: bool) {
         for key in keys {
-            let object = (self.find)(&key).or_else(|| self.tombs.of(&key));
-            if let Admission::Admitted(_) = self.gate.ask(&key, object.as_deref()) {
+            let admitted = || {
+                let object = (self.find)(&key).or_else(|| self.tombs.of(&key));
+                matches!(self.gate.ask(&key, object.as_deref()), Admission::Admitted(_))
+            };
+            if asked || admitted() {
                 self.journeys.event(&self.name, &key, trigger::reason(delta));
                 self.queue.add_with(key, trigger::priority(delta));
             }
@@ -63,6 +66,11 @@ impl Tombs {
     /// The last state of a deleted object.
     pub(super) fn of(&self, key: &ObjectKey) -> Option<Arc<Encoded>> {
         self.0.lock().get(key).cloned()
+    }
+
+    /// The last states of all deleted objects.
+    pub(super) fn all(&self) -> Vec<Arc<Encoded>> {
+        self.0.lock().values().cloned().collect()
     }
 
     /// A deletion was worked on. A later one of the same name was not.

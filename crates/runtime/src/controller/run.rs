@@ -14,13 +14,14 @@ use super::source::Source;
 use super::{Context, Reconciler};
 use crate::ObjectKey;
 use crate::apply::{Object, Writer};
-use crate::cache::Lister;
+use crate::cache::{Encoded, Lister};
 use crate::client::{Cause, because};
 use crate::events::Recorder;
-use crate::gate::{Admission, Gate};
+use crate::gate::{Entry, Gate};
 use crate::manager::{BoxError, Component, Stop};
 use crate::queue::{Priority, Queue, QueueMetrics, Settings as QueueSettings};
 use crate::reconcile::{Action, Result};
+use crate::shard::{Kinds, Partition, Requeue};
 use crate::trace::Journeys;
 use crate::worker::{self, Inspector, Job, Patience, Plan, WorkerMetrics, Workers};
 
@@ -46,6 +47,7 @@ pub(super) struct Parts {
     pub(super) worker_metrics: WorkerMetrics,
     pub(super) limit: Arc<Semaphore>,
     pub(super) patience: Patience,
+    pub(super) kinds: Option<Arc<Kinds>>,
 }
 
 impl Parts {
@@ -87,12 +89,20 @@ impl Parts {
         };
         let workers = Workers::start(plan, move |job| work(job));
         let mut sources = JoinSet::new();
-        for source in self.sources {
+        let all: Vec<Arc<Source>> = self.sources.into_iter().map(Arc::new).collect();
+        if let (Some(kinds), Some(main)) = (&self.kinds, all.iter().find(|source| source.main)) {
+            kinds.attach(&self.name, requeue(main, &pipeline, kinds.partition.clone()));
+        }
+        for source in all {
             sources.spawn(source.follow(pipeline.clone()));
         }
         let _ = started.set(workers.inspector());
 
-        stop.quiet().await;
+        // Sharded work goes on until the slots are handed over.
+        match self.kinds {
+            Some(_) => stop.requested().await,
+            None => stop.quiet().await,
+        }
         sources.shutdown().await;
         stop.requested().await;
         tokio::select! {
@@ -102,6 +112,16 @@ impl Parts {
         };
         Ok(())
     }
+}
+
+/// Queues all objects of some slots.
+fn requeue(main: &Arc<Source>, pipeline: &Arc<Pipeline>, partition: Partition) -> Requeue {
+    let (main, pipeline) = (main.clone(), pipeline.clone());
+    Arc::new(move |slots| {
+        let (main, pipeline, partition) = (main.clone(), pipeline.clone(), partition.clone());
+        let ours = move |object: &Encoded| slots.contains(partition.slot_of(object));
+        tokio::spawn(async move { main.queue_again(&pipeline, ours).await });
+    })
 }
 
 async fn synced(sources: &[Source]) {
@@ -131,7 +151,7 @@ impl<K: Object, R: Reconciler<K>> Subject<K, R> {
         })
     }
 
-    /// Looks the object up, asks the gate again, and calls the reconciler.
+    /// Looks the object up, enters the gate, and calls the reconciler.
     async fn run(&self, job: Job<ObjectKey>) -> Result<Action> {
         let present = self.lister.meta(&job.key);
         let last = if present.is_none() { self.tombs.of(&job.key) } else { None };
@@ -140,10 +160,10 @@ impl<K: Object, R: Reconciler<K>> Subject<K, R> {
         if object.is_none() && last.is_none() {
             return Ok(Action::done());
         }
-        let Admission::Admitted(fence) = self.gate.ask(&job.key, present.as_deref().or(last.as_deref()))
-        else {
+        let Some(entry) = self.gate.enter(&job.key, present.as_deref().or(last.as_deref())) else {
             return Ok(Action::done());
         };
+        let fence = entry.fence.clone();
         let cause = Cause {
             controller: self.controller.clone(),
             key: Some(job.key.clone()),
@@ -156,15 +176,33 @@ impl<K: Object, R: Reconciler<K>> Subject<K, R> {
             last: last.clone(),
             retries: job.retries,
             listers: self.listers.clone(),
-            writer: fence.map_or_else(|| self.writer.clone(), |fence| self.writer.fenced(fence)),
+            writer: self.writer.within(fence, entry.shard.as_ref()),
             recorder: self.recorder.clone(),
+            shard: entry.shard.clone(),
             cancelled: job.cancelled,
         };
-        let action = because(cause, self.reconciler.reconcile(context)).await?;
+        let Some(action) = kept(&entry, because(cause, self.reconciler.reconcile(context))).await? else {
+            return Ok(Action::done());
+        };
         if let Some(last) = last {
             self.tombs.done(&job.key, &last);
         }
         Ok(action)
+    }
+}
+
+/// Runs work until it ends or, with None, must end. The work is gone before its entry is.
+pub(super) async fn kept<T>(entry: &Entry, work: impl Future<Output = Result<T>>) -> Result<Option<T>> {
+    tokio::select! {
+        biased;
+        // Whoever has the object now looks after it; if it comes back, it is queued anew.
+        () = entry.lost() => Ok(None),
+        result = work => {
+            if let (Err(_), Some(failures)) = (&result, &entry.failures) {
+                failures.inc();
+            }
+            result.map(Some)
+        }
     }
 }
 

@@ -22,6 +22,7 @@ use crate::logging;
 use crate::metrics::Metrics;
 use crate::monotonic::Monotonic;
 use crate::queue::QueueMetrics;
+use crate::shard::{self, Sharding, ShardingOptions};
 use crate::watch::WatchOptions;
 use crate::worker::WorkerMetrics;
 
@@ -46,6 +47,7 @@ pub struct Builder {
     profiling: bool,
     log_level: Option<logging::Level>,
     stop_deadline: Duration,
+    sharding: Option<ShardingOptions>,
 }
 
 impl Builder {
@@ -67,6 +69,7 @@ impl Builder {
             profiling: false,
             log_level: None,
             stop_deadline: STOP_DEADLINE,
+            sharding: None,
         }
     }
 
@@ -102,6 +105,14 @@ impl Builder {
     #[must_use]
     pub fn leader_election(mut self) -> Builder {
         self.election = true;
+        self
+    }
+
+    /// Shares the objects of all controllers among the replicas of this name, except of those that run
+    /// [on every replica](crate::controller::Builder::on_every_replica).
+    #[must_use]
+    pub fn sharded(mut self, options: ShardingOptions) -> Builder {
+        self.sharding = Some(options);
         self
     }
 
@@ -250,6 +261,10 @@ impl Builder {
             }
         };
         warn_of_restarts(&source);
+        let sharding = match &self.sharding {
+            None => None,
+            Some(options) => Some(self.share(options, &client, &source, &recorders, &metrics, &health)?),
+        };
         let (stopper, stop) = Stop::channel();
         Ok(Manager {
             name: self.name,
@@ -260,6 +275,7 @@ impl Builder {
             clock: self.clock,
             entropy: self.entropy,
             election,
+            sharding,
             components: vec![of_informers(&informers), recorders.component()],
             informers,
             recorders,
@@ -306,6 +322,42 @@ impl Builder {
             resync: (!resync.is_zero()).then_some(resync),
             ..InformerOptions::default()
         }
+    }
+
+    fn share(
+        &self,
+        options: &ShardingOptions,
+        client: &Client,
+        source: &Source,
+        recorders: &Recorders,
+        metrics: &Metrics,
+        health: &Health,
+    ) -> Result<Sharding, Error> {
+        let (host, config) = (host(), source.current());
+        let sharding = Sharding::new(
+            options.clone(),
+            shard::Surroundings {
+                manager: &self.name,
+                host: &host,
+                config: &config,
+                client: client.clone(),
+                clock: self.clock.clone(),
+                entropy: self.entropy.clone(),
+                monotonic: self.monotonic.clone().unwrap_or_else(Monotonic::system),
+                recorder: recorders.of(shard::COMPONENT),
+                watch: self.informer_options(&config).watch,
+            },
+        )?;
+        metrics.register(|registry| sharding.metrics().register(registry));
+        let shown = sharding.clone();
+        health.inspect("shards", move || shown.inspect());
+        let (reloaded, settings, name) = (sharding.clone(), source.clone(), self.name.clone());
+        source.on_change(move |_| {
+            if let Err(error) = reloaded.reload(&name, &host, &settings.current()) {
+                tracing::error!(%error, "the settings of sharding stay as they were");
+            }
+        });
+        Ok(sharding)
     }
 
     fn stand(&self, client: &Client, config: &Config) -> Election {

@@ -53,6 +53,7 @@ use crate::events::Recorder;
 use crate::health::{self, Health};
 use crate::metrics::Metrics;
 use crate::queue::QueueMetrics;
+use crate::shard::Sharding;
 use crate::worker::WorkerMetrics;
 use phase::Board;
 use recorders::Recorders;
@@ -145,6 +146,7 @@ pub struct Manager {
     clock: Clock,
     entropy: Entropy,
     election: Option<(Component, Leadership)>,
+    sharding: Option<Sharding>,
     components: Vec<Component>,
     informers: Informers,
     recorders: Recorders,
@@ -247,6 +249,11 @@ impl Manager {
         self.election.as_ref().map(|(_, leadership)| leadership.clone())
     }
 
+    /// This manager's part in its group; None if it is not sharded.
+    pub fn sharding(&self) -> Option<&Sharding> {
+        self.sharding.as_ref()
+    }
+
     /// Where the manager is in its life.
     pub fn phase(&self) -> watch::Receiver<Phase> {
         self.board.subscribe()
@@ -271,6 +278,11 @@ impl Manager {
         {
             components.push(component);
             elector = Some((ELECTOR, leadership));
+        }
+        if let Some(component) = self.sharding.as_ref().map(Sharding::component)
+            && !component.needs.is_empty()
+        {
+            components.push(component);
         }
         let supervisor =
             Supervisor::new(components, elector, self.board.clone(), self.stop.clone(), self.stop_deadline)?;

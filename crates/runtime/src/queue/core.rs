@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::backoff::{self, Bucket};
-use super::entries::{Digest, Entries, Entry, List, Place, Slot};
+use super::entries::{Digest, Entries, List, Place, Slot};
 use super::lanes::Lanes;
 use super::{Next, Priority, Settings};
 
@@ -91,12 +91,9 @@ impl<K> Core<K> {
         if self.closed {
             return NOTHING;
         }
-        match self.entries.find(digest, &key) {
-            Some(slot) => self.add_known(slot, priority, now),
-            None => {
-                let slot = self.entries.insert(Entry::new(key, digest, priority, now));
-                self.make_ready(slot, now)
-            }
+        match self.entries.find_or_insert(key, digest, priority) {
+            (slot, true) => self.make_ready(slot, now),
+            (slot, false) => self.add_known(slot, priority, now),
         }
     }
 
@@ -108,7 +105,7 @@ impl<K> Core<K> {
         if self.closed {
             return NOTHING;
         }
-        let slot = self.known(key, digest, now);
+        let slot = self.known(key, digest);
         self.wait(slot, delay, now)
     }
 
@@ -120,7 +117,7 @@ impl<K> Core<K> {
         if self.closed {
             return NOTHING;
         }
-        let slot = self.known(key, digest, now);
+        let slot = self.known(key, digest);
         self.retry(slot, now)
     }
 
@@ -139,7 +136,7 @@ impl<K> Core<K> {
             key: entry.key.clone(),
             priority: entry.priority,
             retries: entry.retries,
-            since: entry.since,
+            since: entry.since(),
         })
     }
 
@@ -243,13 +240,11 @@ impl<K> Core<K> {
     }
 
     /// The slot of a key that a timer is to be set for. A key that is nowhere has no priority to keep.
-    fn known(&mut self, key: K, digest: Digest, now: Duration) -> Slot
+    fn known(&mut self, key: K, digest: Digest) -> Slot
     where
         K: Eq,
     {
-        let Some(slot) = self.entries.find(digest, &key) else {
-            return self.entries.insert(Entry::new(key, digest, Priority::Live, now));
-        };
+        let (slot, _) = self.entries.find_or_insert(key, digest, Priority::Live);
         let entry = self.entries.at(slot);
         if entry.place == Place::Nowhere && !entry.running {
             entry.priority = Priority::Live;
@@ -268,16 +263,17 @@ impl<K> Core<K> {
                 return NOTHING;
             }
             Place::Ready => return NOTHING,
-            Place::Waiting(tick) => {
+            Place::Waiting => {
                 entry.priority = priority.max(old);
-                self.stop_waiting(slot, tick);
+                self.stop_waiting(slot);
             }
             Place::Nowhere => entry.priority = if entry.again { priority.max(old) } else { priority },
         }
         self.make_ready(slot, now)
     }
 
-    fn stop_waiting(&mut self, slot: Slot, tick: u64) {
+    fn stop_waiting(&mut self, slot: Slot) {
+        let tick = self.entries.peek(slot).due;
         if let Some(list) = self.timers.get_mut(&tick) {
             self.entries.unlink(list, slot);
             if list.is_empty() {
@@ -306,7 +302,7 @@ impl<K> Core<K> {
     fn push_ready(&mut self, slot: Slot, now: Duration) {
         let entry = self.entries.at(slot);
         entry.place = Place::Ready;
-        entry.since = now;
+        entry.set_since(now);
         self.lanes.push(&mut self.entries, slot);
     }
 
@@ -327,18 +323,19 @@ impl<K> Core<K> {
         let due = now.saturating_add(delay.min(LONGEST_DELAY));
         // Rounded up: never early.
         let tick = u64::try_from(due.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
-        if let Place::Waiting(earlier) = entry.place {
-            if earlier <= tick {
+        if entry.place == Place::Waiting {
+            if entry.due <= tick {
                 return NOTHING;
             }
-            self.stop_waiting(slot, earlier);
+            self.stop_waiting(slot);
         }
         if delay.is_zero() {
             return self.make_ready(slot, now);
         }
         let entry = self.entries.at(slot);
-        entry.place = Place::Waiting(tick);
-        entry.since = now;
+        entry.place = Place::Waiting;
+        entry.due = tick;
+        entry.set_since(now);
         let sooner = self.timers.first_key_value().is_none_or(|(first, _)| tick < *first);
         let list = self.timers.entry(tick).or_default();
         self.entries.push_back(list, slot);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use slab::Slab;
 
 use super::Priority;
-use super::index::Index;
+use super::index::{Cell, Index};
 
 /// The number of a key's place in the slab.
 pub(super) type Slot = u32;
@@ -26,42 +26,40 @@ pub(super) struct Digest {
 pub(super) enum Place {
     Nowhere,
     Ready,
-    /// Until this tick.
-    Waiting(u64),
+    /// Until `Entry::due`.
+    Waiting,
 }
 
-/// All that is known of one key.
+/// All that is known of one key. A million of them are walked through: every byte counts.
 pub(super) struct Entry<K> {
     pub(super) key: K,
     pub(super) digest: Digest,
+    /// The tick for which a waiting key waits.
+    pub(super) due: u64,
+    since: u64,
+    /// Where it is in the index.
+    cell: Cell,
+    previous: Slot,
+    next: Slot,
+    /// Rate limited adds since the last `forget`.
+    pub(super) retries: u32,
     pub(super) place: Place,
     /// Of the run to come, or of the current one if none is due.
     pub(super) priority: Priority,
     pub(super) running: bool,
     /// Added while running: runs once more.
     pub(super) again: bool,
-    /// Rate limited adds since the last `forget`.
-    pub(super) retries: u32,
-    /// When it became ready or began to wait.
-    pub(super) since: Duration,
-    previous: Slot,
-    next: Slot,
 }
 
 impl<K> Entry<K> {
-    pub(super) fn new(key: K, digest: Digest, priority: Priority, now: Duration) -> Entry<K> {
-        Entry {
-            key,
-            digest,
-            place: Place::Nowhere,
-            priority,
-            running: false,
-            again: false,
-            retries: 0,
-            since: now,
-            previous: NIL,
-            next: NIL,
-        }
+    /// When it became ready or began to wait.
+    pub(super) fn since(&self) -> Duration {
+        Duration::from_nanos(self.since)
+    }
+
+    pub(super) fn set_since(&mut self, now: Duration) {
+        // Enough for 580 years.
+        self.since = now.as_nanos() as u64;
     }
 }
 
@@ -112,19 +110,49 @@ impl<K> Entries<K> {
         self.index.find(digest.hash, |slot| self.slab[slot as usize].key == *key)
     }
 
-    /// Keeps a key that is not there yet.
-    pub(super) fn insert(&mut self, entry: Entry<K>) -> Slot {
-        let hash = entry.digest.hash;
-        let slot = self.slab.insert(entry) as Slot;
-        self.index.insert(hash, slot);
-        slot
+    /// The slot of a key, and whether it is new: then it is in no list and not running.
+    pub(super) fn find_or_insert(&mut self, key: K, digest: Digest, priority: Priority) -> (Slot, bool)
+    where
+        K: Eq,
+    {
+        if let Some(slot) = self.find(digest, &key) {
+            return (slot, false);
+        }
+        if self.index.is_full() {
+            self.grow();
+        }
+        let vacant = self.slab.vacant_entry();
+        let slot = vacant.key() as Slot;
+        vacant.insert(Entry {
+            key,
+            digest,
+            due: 0,
+            since: 0,
+            cell: self.index.insert(digest.hash, slot),
+            previous: NIL,
+            next: NIL,
+            retries: 0,
+            place: Place::Nowhere,
+            priority,
+            running: false,
+            again: false,
+        });
+        (slot, true)
     }
 
     /// Forgets a key that is in no list.
     pub(super) fn remove(&mut self, slot: Slot) {
         let entry = self.slab.remove(slot as usize);
-        self.index.remove(entry.digest.hash, slot);
+        self.index.remove(entry.digest.hash, entry.cell);
         self.give_back_memory();
+    }
+
+    fn grow(&mut self) {
+        self.index = self.index.grown();
+        // In the order of the slab: its memory is read as it lies.
+        for (slot, entry) in &mut self.slab {
+            entry.cell = self.index.insert(entry.digest.hash, slot as Slot);
+        }
     }
 
     /// A burst of a million keys must not be paid for ever after.

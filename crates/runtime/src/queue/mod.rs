@@ -48,7 +48,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use foldhash::fast::FixedState;
+use foldhash::fast::{FixedState, RandomState};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -116,7 +116,8 @@ pub struct Queue<K> {
 
 struct Shared<K> {
     core: Mutex<Core<K>>,
-    hasher: FixedState,
+    /// Drawn anew for each queue: whoever chooses names cannot choose which of them share a place.
+    hasher: RandomState,
     group: Option<fn(&K) -> u64>,
     epoch: Instant,
     /// Wakes one `get` per ready key.
@@ -167,7 +168,7 @@ impl<K: Send + 'static> Queue<K> {
     fn start(settings: Settings, group: Option<fn(&K) -> u64>) -> Queue<K> {
         let shared = Arc::new(Shared {
             core: Mutex::new(Core::new(settings)),
-            hasher: FixedState::default(),
+            hasher: RandomState::default(),
             group,
             epoch: Instant::now(),
             ready: Notify::new(),

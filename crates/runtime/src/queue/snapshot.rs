@@ -100,14 +100,14 @@ impl<K> Queue<K> {
 
 fn queued<K: Display>(entry: &Entry<K>, now: Duration) -> QueuedKey {
     let due = match entry.place {
-        Place::Waiting(tick) => Some(Duration::from_millis(tick).saturating_sub(now).as_secs_f64()),
+        Place::Waiting => Some(Duration::from_millis(entry.due).saturating_sub(now).as_secs_f64()),
         Place::Ready | Place::Nowhere => None,
     };
     QueuedKey {
         key: entry.key.to_string(),
         priority: entry.priority,
         retries: entry.retries,
-        age_seconds: now.saturating_sub(entry.since).as_secs_f64(),
+        age_seconds: now.saturating_sub(entry.since()).as_secs_f64(),
         due_seconds: due,
     }
 }

@@ -195,10 +195,19 @@ impl Watcher {
         self.rest_until = None;
     }
 
-    /// Watches another shard from now on; begins a new list with the next step.
-    pub fn reshard(&mut self, shard: Option<String>) {
+    /// Watches another part from now on, by shard selector or labels; begins a new list with the next step.
+    pub fn reshard(&mut self, shard: Option<String>, labels: Option<String>) {
         self.source.scope.shard = shard;
+        self.source.scope.labels = labels;
         self.list_again();
+    }
+
+    /// The moment that the list under way will show, as far as it is known.
+    pub fn listing(&self) -> Option<&Revision> {
+        match &self.state {
+            State::List { revision, .. } => Some(revision),
+            _ => None,
+        }
     }
 
     /// Whether lists are streamed, as far as is known.

@@ -1,4 +1,4 @@
-//! One measured value on its way to `xtask`.
+//! One measured value on its way from a benchmark program to `xtask`.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! The framework: a program of its own measures it, because it needs client libraries that `xtask` does without.
+//! Parts that a program in `benches` measures, because it needs crates that `xtask` does without.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -10,9 +10,6 @@ use serde::Deserialize;
 use super::process::Reading;
 use super::report::{Goal, Report};
 use crate::workspace::{Profile, Workspace};
-
-/// The package in `benches/runtime`.
-const PROGRAM: &str = "bench-runtime";
 
 /// How to measure.
 #[derive(clap::Args)]
@@ -40,13 +37,16 @@ struct Line {
     any_size: bool,
 }
 
-/// Builds the program, runs it and judges its rows.
-pub fn run(workspace: &Workspace, settings: &Settings) -> Result<()> {
-    let binary = workspace.build(PROGRAM, Profile::Release)?;
+/// Builds the package `program`, runs it and judges its rows.
+pub fn run(workspace: &Workspace, program: &str, settings: &Settings) -> Result<()> {
+    let binary = workspace.build(program, Profile::Release)?;
+    // The server of some rows, as another process.
+    let shoal = workspace.build("shoal", Profile::Release)?;
     let mut command = Command::new(&binary);
+    command.arg("--shoal").arg(&shoal);
     command.args(settings.quick.then_some("--quick"));
     command.args(settings.only.iter().flat_map(|parts| ["--only", parts]));
-    let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("running {PROGRAM}"))?;
+    let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("running {program}"))?;
     let output = child.stdout.take().context("the program's output is not piped")?;
 
     let mut report = Report::new(settings.quick);
@@ -65,7 +65,7 @@ pub fn run(workspace: &Workspace, settings: &Settings) -> Result<()> {
         }
     }
     if !child.wait()?.success() {
-        bail!("{PROGRAM} failed");
+        bail!("{program} failed");
     }
     report.finish(settings.json.as_deref())
 }

@@ -1,0 +1,278 @@
+//! What the layer above and people see: notifications, fences, handlers, figures, settings.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Event};
+use kube::ResourceExt;
+use kube::api::{Api, ListParams};
+use parking_lot::Mutex;
+use serde_json::json;
+use shoal_runtime::shard::{Reassigned, ShardListener, Shards};
+use shoal_runtime::{Action, Context, Controller, Manager, ResourceHandler, Result};
+
+use crate::harness::{Notes, Replica, SLOTS, World, config, options, settled, within};
+
+struct Listener {
+    notes: Notes,
+    name: &'static str,
+}
+
+impl ShardListener for Listener {
+    async fn gained(&self, shards: Shards) {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        self.notes.lock().push(format!("{} gained {}", self.name, shards.slots.len()));
+    }
+
+    async fn lost(&self, shards: Shards) {
+        let objects = shards.resources().len();
+        self.notes.lock().push(format!("{} losing {} with {objects}", self.name, shards.slots.len()));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        self.notes.lock().push(format!("{} lost {}", self.name, shards.slots.len()));
+    }
+
+    async fn reassigned(&self, change: Reassigned) {
+        self.notes.lock().push(format!("{} reassigned to {}", self.name, change.to.is_some()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_layer_above_is_told_before_the_first_and_after_the_last_reconcile() {
+    let world = World::new().await;
+    world.create(20).await;
+    let notes = Notes::default();
+    let start = async |name: &'static str| {
+        let seen = notes.clone();
+        let controller = Controller::of::<ConfigMap>("maps").with_labels("app=test").reconcile(
+            move |_: Context<ConfigMap>| {
+                let seen = seen.clone();
+                async move {
+                    seen.lock().push(format!("{name} works"));
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                    Ok(Action::done())
+                }
+            },
+        );
+        let listener = Listener { notes: notes.clone(), name };
+        world.replica_with(options(name).listener(listener, Duration::from_secs(5)), controller).await
+    };
+    let a = start("a").await;
+    settled(&[&a]).await;
+    within(5, "a works", || notes.lock().iter().any(|note| note == "a works")).await;
+    let told = notes.lock().clone();
+    let place = |notes: &[String], what: &str| notes.iter().position(|note| note.starts_with(what));
+    assert!(place(&told, "a gained 32") < place(&told, "a works"), "{told:?}");
+    let b = start("b").await;
+    settled(&[&a, &b]).await;
+    a.stop().await;
+    within(5, "b has all", || b.slots() == SLOTS).await;
+    let told = notes.lock().clone();
+    // The last slots of a: lost before b has gained them, and nothing was worked on by a meanwhile.
+    let last_lost = told.iter().rposition(|note| note.starts_with("a lost")).unwrap();
+    let last_gained = told.iter().rposition(|note| note.starts_with("b gained")).unwrap();
+    let last_work = told.iter().rposition(|note| note == "a works").unwrap();
+    assert!(last_work < last_lost && last_lost < last_gained, "{told:?}");
+    assert!(told.iter().any(|note| note.starts_with("a losing") && !note.ends_with("with 0")), "{told:?}");
+    assert!(told.iter().any(|note| note == "b reassigned to true"), "{told:?}");
+    b.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_is_lost_cannot_write_any_more_by_any_way() {
+    let world = World::new().await;
+    world.create(1).await;
+    let notes = Notes::default();
+    let seen = notes.clone();
+    let controller = Controller::of::<ConfigMap>("maps").with_labels("app=test").reconcile(
+        move |context: Context<ConfigMap>| {
+            let seen = seen.clone();
+            async move {
+                let Some(map) = context.object() else { return Ok(Action::done()) };
+                let epoch = context.shard().map(|shard| shard.epoch).unwrap_or_default();
+                let (writer, key) = (context.writer().clone(), context.key().clone());
+                // A task that outlives its reconcile.
+                tokio::spawn(async move {
+                    tokio::time::sleep(Duration::from_secs(15)).await;
+                    let result = writer
+                        .modify::<ConfigMap>(&key, Some(&map), |map| {
+                            map.data.get_or_insert_default().insert("late".to_owned(), "x".to_owned());
+                        })
+                        .await;
+                    seen.lock().push(format!("epoch {epoch}: {}", result.is_ok()));
+                });
+                Ok(Action::done())
+            }
+        },
+    );
+    let a = world.replica_with(options("a"), controller).await;
+    settled(&[&a]).await;
+    a.cut_off();
+    within(60, "the late write was tried", || !notes.lock().is_empty()).await;
+    a.reconnect();
+    assert!(notes.lock()[0].ends_with("false"), "{:?}", notes.lock());
+    let map = world.maps().get("map-0").await.unwrap();
+    assert!(!map.data.unwrap().contains_key("late"));
+    a.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn sharded_work_must_name_what_it_creates() {
+    let world = World::new().await;
+    world.create(1).await;
+    let notes = Notes::default();
+    let seen = notes.clone();
+    let controller = Controller::of::<ConfigMap>("maps").with_labels("app=test").reconcile(
+        move |context: Context<ConfigMap>| {
+            let seen = seen.clone();
+            async move {
+                let nameless = json!({"metadata": {"generateName": "x-", "namespace": "default"}});
+                let nameless: ConfigMap = serde_json::from_value(nameless).unwrap();
+                let result = context.writer().create(&nameless).await;
+                seen.lock().push(result.err().map(|error| error.to_string()).unwrap_or_default());
+                Ok(Action::done())
+            }
+        },
+    );
+    let a = world.replica_with(options("a"), controller).await;
+    within(30, "it was tried", || !notes.lock().is_empty()).await;
+    assert!(notes.lock()[0].contains("generateName"), "{:?}", notes.lock());
+    a.stop().await;
+}
+
+struct Handler {
+    notes: Notes,
+    name: &'static str,
+}
+
+impl ResourceHandler<ConfigMap> for Handler {
+    async fn add(&self, object: Arc<ConfigMap>) -> Result<()> {
+        self.notes.lock().push(format!("{} add {}", self.name, object.name_any()));
+        Ok(())
+    }
+
+    async fn update(&self, _: Arc<ConfigMap>, new: Arc<ConfigMap>) -> Result<()> {
+        self.notes.lock().push(format!("{} update {}", self.name, new.name_any()));
+        Ok(())
+    }
+
+    async fn delete(&self, object: Arc<ConfigMap>) -> Result<()> {
+        self.notes.lock().push(format!("{} delete {}", self.name, object.name_any()));
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn handlers_are_sharded_as_well() {
+    let world = World::new().await;
+    world.create(20).await;
+    let notes = Notes::default();
+    let start = async |name: &'static str| {
+        let handler = Handler { notes: notes.clone(), name };
+        let controller = Controller::of::<ConfigMap>("maps").with_labels("app=test").handle(handler);
+        world.replica_with(options(name), controller).await
+    };
+    let a = start("a").await;
+    settled(&[&a]).await;
+    let count = |what: &str| notes.lock().iter().filter(|note| note.starts_with(what)).count();
+    within(5, "all are added", || count("a add") == 20).await;
+    let b = start("b").await;
+    settled(&[&a, &b]).await;
+    within(5, "some are added to b", || count("b add") > 0).await;
+    let moved = count("b add");
+    notes.lock().clear();
+    world.set_all(20, "1").await;
+    within(5, "each is updated once", || count("a update") + count("b update") == 20).await;
+    assert_eq!(count("b update"), moved);
+    a.stop().await;
+    within(5, "b has all", || b.slots() == SLOTS).await;
+    within(5, "the rest is added to b", || count("b add") == 20 - moved).await;
+    world.maps().delete("map-0", &Default::default()).await.unwrap();
+    within(5, "a deletion is told once", || count("b delete map-0") == 1).await;
+    b.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn figures_and_inspection_show_shards_and_replicas() {
+    let world = World::new().await;
+    world.create(5).await;
+    let builder = Manager::builder("web").client(world.client()).config(config()).embedded();
+    let mut manager = builder.sharded(options("a")).build().await.unwrap();
+    manager.add(world.controller("a"));
+    let (metrics, health, stopper) = (manager.metrics().clone(), manager.health().clone(), manager.stopper());
+    let sharding = manager.sharding().unwrap().clone();
+    let task = tokio::spawn(manager.run());
+    let a = Replica { sharding, faults: shoal_testkit::FaultLayer::new(1), stopper, task };
+    settled(&[&a]).await;
+    within(5, "all are done", || world.all_at(5, "0")).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let text = metrics.text();
+    for line in [
+        "sharded_controller_shard_count 32",
+        "sharded_controller_node_count 1",
+        "sharded_controller_node_health{status=\"Healthy\"} 1",
+        "sharded_controller_processed_resources_total 5",
+        "sharded_controller_unowned_slots 0",
+        "sharded_controller_overlaps_detected_total 0",
+        "sharded_controller_moves_total{reason=\"unowned\"} 32",
+        "sharded_controller_handover_seconds_count{phase=\"barrier\"} 1",
+    ] {
+        assert!(text.contains(line), "{line} is not in {text}");
+    }
+    let shown = health.inspection();
+    assert_eq!(shown["shards"]["active"][0]["slots"], "0-31", "{shown}");
+    assert_eq!(shown["shards"]["nodes"][0]["status"], "Healthy", "{shown}");
+    a.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn slots_that_nobody_takes_raise_an_alarm_until_somebody_does() {
+    let world = World::new().await;
+    world.create(5).await;
+    let a = world.replica_with(options("a").weight(0), world.controller("a")).await;
+    let alarm = async || world.record().await["status"]["conditions"][0]["status"].clone();
+    within(60, "a replica of no weight joins", || !a.sharding.nodes().is_empty()).await;
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    assert_eq!(alarm().await, "True");
+    let events: Api<Event> = Api::default_namespaced(world.client());
+    let told = events.list(&ListParams::default()).await.unwrap();
+    assert!(told.iter().any(|event| event.reason.as_deref() == Some("SlotsUnowned")
+        && event.involved_object.kind.as_deref() == Some("ShardMap")));
+    let b = world.replica("b").await;
+    within(30, "b takes all", || b.slots() == SLOTS).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(alarm().await, "False");
+    a.stop().await;
+    b.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unwell_replica_gives_its_slots_away() {
+    let world = World::new().await;
+    world.create(20).await;
+    let well = Arc::new(Mutex::new(true));
+    let check = well.clone();
+    let options_a = options("a").health(move || {
+        let well = *check.lock();
+        async move { well }
+    });
+    let a = world.replica_with(options_a, world.controller("a")).await;
+    let b = world.replica("b").await;
+    settled(&[&a, &b]).await;
+    *well.lock() = false;
+    within(30, "b has all", || a.slots() == 0 && b.slots() == SLOTS).await;
+    *well.lock() = true;
+    settled(&[&a, &b]).await;
+    world.intervals.check();
+    a.stop().await;
+    b.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_that_are_not_safe_are_refused_by_key_before_anything_starts() {
+    let world = World::new().await;
+    let mut bad = config();
+    bad.state.lease_duration = Duration::from_secs(20);
+    let builder = Manager::builder("web").client(world.client()).config(bad).embedded();
+    let error = builder.sharded(options("a")).build().await.err().unwrap().to_string();
+    assert!(error.contains("node.nodeTimeout"), "{error}");
+}
