@@ -6,10 +6,10 @@ use shoal_objects::clock::Clock;
 use shoal_objects::entropy::Entropy;
 use shoal_runtime::Manager;
 
-use crate::persistentvolume::{binder, protection, volume};
+use crate::persistentvolume::{binder, class, protection, volume};
 use crate::{
     autoscaler, clusterrole, cronjob, daemonset, deployment, disruption, endpoints, garbage, job, namespace,
-    nodelifecycle, podgc, replicaset, rootca, serviceaccount, statefulset, tainteviction,
+    nodelifecycle, podgc, replicaset, resourcequota, rootca, serviceaccount, statefulset, tainteviction,
 };
 
 /// What the controllers are told when they are made.
@@ -79,6 +79,10 @@ const ALL: &[(&str, Add)] = &[
     ("persistentvolume-binder", |manager, settings| {
         manager.add(binder::controller(settings.volumes.clone()));
         manager.add(volume::controller());
+        if settings.volumes.is_some() {
+            let class = class::component(manager);
+            manager.add(class);
+        }
     }),
     ("persistentvolume-protection", |manager, _| {
         manager.add(protection::of_volumes());
@@ -92,6 +96,9 @@ const ALL: &[(&str, Add)] = &[
     }),
     ("replicaset", |manager, settings| {
         manager.add(replicaset::controller(settings.clock.clone(), settings.entropy.clone()));
+    }),
+    ("resourcequota", |manager, _| {
+        manager.add(resourcequota::controller());
     }),
     ("root-ca-certificate-publisher", |manager, settings| {
         if let Some(certificate) = &settings.root_ca {

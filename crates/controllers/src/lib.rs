@@ -24,6 +24,7 @@ pub mod persistentvolume;
 pub mod podgc;
 pub mod pods;
 pub mod replicaset;
+pub mod resourcequota;
 pub mod revisions;
 pub mod rootca;
 pub mod scale;

@@ -1,5 +1,6 @@
 //! What runs beside the API server in `shoal up`.
 
+use std::path::Path;
 use std::time::Duration;
 
 use shoal_apiserver::Server;
@@ -33,6 +34,7 @@ impl Beside {
         wanted: &dyn Fn(Part) -> bool,
         clock: Clock,
         root_ca: String,
+        folder: &Path,
         nodes: Option<simulated::Options>,
     ) -> Beside {
         let (stop, stopped) = watch::channel(false);
@@ -40,8 +42,9 @@ impl Beside {
         let (controllers, scheduler) = (wanted(Part::Controllers), wanted(Part::Scheduler));
         if controllers || scheduler || nodes.is_some() {
             let client = in_process::client(server, "kube-controller-manager");
-            let settings =
-                Settings { clock, entropy: Entropy::system(), root_ca: Some(root_ca), volumes: None };
+            // Only nodes of this machine can use a folder of it.
+            let volumes = wanted(Part::Node).then(|| folder.join("volumes"));
+            let settings = Settings { clock, entropy: Entropy::system(), root_ca: Some(root_ca), volumes };
             // One manager for all: they share their caches.
             let register = move |manager: &mut Manager| {
                 if controllers {

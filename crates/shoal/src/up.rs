@@ -158,7 +158,7 @@ pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
     announce(&url, &kubeconfig.display().to_string(), started);
 
     let nodes = args.simulated.options();
-    let beside = Beside::start(&server, &wanted, clock, pki.ca_pem().to_owned(), nodes);
+    let beside = Beside::start(&server, &wanted, clock, pki.ca_pem().to_owned(), data.path(), nodes);
     tokio::select! {
         () = stop => {
             // The others still need the server to end in good order.

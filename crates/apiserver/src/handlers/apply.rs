@@ -181,7 +181,15 @@ pub async fn propose(
     if applied.is_none() {
         (call.target.resource.rules.warnings)(&present.object).into_iter().for_each(|text| call.warn(text));
     }
-    Ok(applied.map(|(object, account)| Proposal { object, ownership: Ownership::Applied(account) }))
+    Ok(applied.map(|(mut object, account)| {
+        // Made again when another writer was faster, unless it is for one version only.
+        if config.pointer("/metadata/resourceVersion").is_none()
+            && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
+        {
+            metadata.remove("resourceVersion");
+        }
+        Proposal { object, ownership: Ownership::Applied(account) }
+    }))
 }
 
 /// The object and its entries as the configuration makes them, in the form of their type. `None` when nothing changes,

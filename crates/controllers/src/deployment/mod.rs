@@ -86,6 +86,7 @@ async fn act(
 ) -> Result<()> {
     let writer = context.writer();
     let mut status = plan.status.clone();
+    let mut told = false;
     if let Some(set) = &plan.create {
         match writer.create(set).await {
             Ok(_) => {}
@@ -96,6 +97,8 @@ async fn act(
                     owner::is_controlled_by(&present.metadata, &deployment.metadata)
                         && sets::current(deployment, &[present]).is_some()
                 });
+                // Whoever made it has said so.
+                told = ours;
                 if !ours {
                     status.collision_count = Some(status.collision_count.unwrap_or_default() + 1);
                 }
@@ -108,7 +111,7 @@ async fn act(
         let cached = owned.iter().find(|set| set.metadata.name.as_ref() == Some(&change.name));
         writer.modify(&key, cached.map(AsRef::as_ref), |set| make(set, change)).await?;
     }
-    for message in &plan.scaled {
+    for message in plan.scaled.iter().filter(|_| !told) {
         context.recorder().normal(deployment, "ScalingReplicaSet", message.clone());
     }
     for name in &plan.delete {

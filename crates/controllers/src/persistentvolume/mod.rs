@@ -1,6 +1,7 @@
 //! Volumes and claims: binding, the end of a claim, and protection of what is in use.
 
 pub mod binder;
+pub mod class;
 pub mod plan;
 pub mod protection;
 pub mod volume;

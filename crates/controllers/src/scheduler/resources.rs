@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Container, PodSpec};
+use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use shoal_objects::Quantity;
 
@@ -84,52 +84,58 @@ pub struct Requests {
     pub usual_memory: i64,
 }
 
-/// The most that a pod needs at any time: its containers together, or one of the init containers beside the sidecars
-/// that were started before it, and the overhead of its runtime.
+/// What a pod or a container says of one sort: its requests or its limits.
+type List = fn(&ResourceRequirements) -> Option<&BTreeMap<String, ApiQuantity>>;
+
+/// The most that a pod needs at any time.
 pub fn requests(spec: &PodSpec) -> Requests {
-    let of = |usual: bool| {
-        let mut total = sum(spec.containers.iter(), usual);
-        let mut sidecars = Resources::default();
-        let mut initial = Resources::default();
-        for container in spec.init_containers.as_deref().unwrap_or_default() {
-            let mut own = of_container(container, usual);
-            if container.restart_policy.as_deref() == Some("Always") {
-                total.add(&own);
-                sidecars.add(&own);
-                initial.raise(&sidecars);
-            } else {
-                own.add(&sidecars);
-                initial.raise(&own);
-            }
-        }
-        total.raise(&initial);
-        // What the pod asks for as a whole stands above what its containers do.
-        if let Some(whole) = spec.resources.as_ref().and_then(|resources| resources.requests.as_ref()) {
-            let whole = Resources::of(Some(whole));
-            if whole.cpu > 0 {
-                total.cpu = whole.cpu;
-            }
-            if whole.memory > 0 {
-                total.memory = whole.memory;
-            }
-        }
-        total.add(&Resources::of(spec.overhead.as_ref()));
-        total
-    };
-    let usual = of(true);
-    Requests { fit: of(false), usual_cpu: usual.cpu, usual_memory: usual.memory }
+    let usual = most(spec, |resources| resources.requests.as_ref(), true);
+    let fit = most(spec, |resources| resources.requests.as_ref(), false);
+    Requests { fit, usual_cpu: usual.cpu, usual_memory: usual.memory }
 }
 
-fn sum<'a>(containers: impl Iterator<Item = &'a Container>, usual: bool) -> Resources {
+/// The most that a pod may use at any time, as far as it is limited.
+pub fn limits(spec: &PodSpec) -> Resources {
+    most(spec, |resources| resources.limits.as_ref(), false)
+}
+
+/// Containers together, or one of the init containers beside the sidecars that were started before it, and the overhead
+/// of the runtime.
+fn most(spec: &PodSpec, list: List, usual: bool) -> Resources {
     let mut total = Resources::default();
-    for container in containers {
-        total.add(&of_container(container, usual));
+    for container in &spec.containers {
+        total.add(&of_container(container, list, usual));
     }
+    let mut sidecars = Resources::default();
+    let mut initial = Resources::default();
+    for container in spec.init_containers.as_deref().unwrap_or_default() {
+        let mut own = of_container(container, list, usual);
+        if container.restart_policy.as_deref() == Some("Always") {
+            total.add(&own);
+            sidecars.add(&own);
+            initial.raise(&sidecars);
+        } else {
+            own.add(&sidecars);
+            initial.raise(&own);
+        }
+    }
+    total.raise(&initial);
+    // What the pod says as a whole stands above what its containers do.
+    if let Some(whole) = spec.resources.as_ref().and_then(list) {
+        let whole = Resources::of(Some(whole));
+        if whole.cpu > 0 {
+            total.cpu = whole.cpu;
+        }
+        if whole.memory > 0 {
+            total.memory = whole.memory;
+        }
+    }
+    total.add(&Resources::of(spec.overhead.as_ref()));
     total
 }
 
-fn of_container(container: &Container, usual: bool) -> Resources {
-    let list = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+fn of_container(container: &Container, list: List, usual: bool) -> Resources {
+    let list = container.resources.as_ref().and_then(list);
     let mut own = Resources::of(list);
     let says = |name: &str| list.is_some_and(|list| list.contains_key(name));
     if usual && !says("cpu") {

@@ -1,0 +1,178 @@
+//! Claims, volumes, quotas and sums of roles on a whole API server.
+
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on has failed")]
+
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Namespace, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota,
+};
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::serde::Serialize;
+use k8s_openapi::serde::de::DeserializeOwned;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use shoal_controllers::all::{self, Settings};
+use shoal_runtime::Manager;
+use shoal_testkit::{Cluster, eventually};
+
+async fn start(settings: Settings) -> Cluster {
+    let cluster = Cluster::start().await;
+    let builder = Manager::builder("controllers").client(cluster.client());
+    let mut manager = builder.embedded().build().await.unwrap();
+    all::register(&mut manager, &settings, |_| true);
+    tokio::spawn(manager.run());
+    cluster
+}
+
+async fn create<T>(api: &Api<T>, object: Value) -> T
+where
+    T: Clone + Serialize + DeserializeOwned + std::fmt::Debug,
+{
+    api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap()
+}
+
+fn claim(name: &str) -> Value {
+    json!({"metadata": {"name": name},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}})
+}
+
+async fn bound(claims: &Api<PersistentVolumeClaim>, name: &str) -> String {
+    eventually("the claim is bound", || async {
+        let claim = claims.get(name).await.unwrap();
+        let status = claim.status.unwrap_or_default();
+        let is_bound = status.phase.as_deref() == Some("Bound") && status.capacity.is_some();
+        claim.spec.and_then(|spec| spec.volume_name).filter(|_| is_bound)
+    })
+    .await
+}
+
+async fn phase(volumes: &Api<PersistentVolume>, name: &str, wanted: &str) {
+    eventually("the volume has its phase", || async {
+        let status = volumes.get(name).await.unwrap().status?;
+        (status.phase.as_deref() == Some(wanted)).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_takes_a_volume_that_is_there_and_leaves_it_released() {
+    let cluster = start(Settings::default()).await;
+    let volumes: Api<PersistentVolume> = Api::all(cluster.client());
+    let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(cluster.client());
+    create(&claims, claim("c")).await;
+    let volume = |name: &str, size: &str| {
+        json!({"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": size},
+            "hostPath": {"path": "/tmp/x"}}})
+    };
+    create(&volumes, volume("small", "1Mi")).await;
+    phase(&volumes, "small", "Available").await;
+    create(&volumes, volume("fits", "2Gi")).await;
+    assert_eq!(bound(&claims, "c").await, "fits");
+    phase(&volumes, "fits", "Bound").await;
+    claims.delete("c", &DeleteParams::default()).await.unwrap();
+    phase(&volumes, "fits", "Released").await;
+    volumes.delete("fits", &DeleteParams::default()).await.unwrap();
+    eventually("the volume is gone", || async {
+        volumes.get_opt("fits").await.unwrap().is_none().then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_names_no_class_gets_a_folder_and_keeps_it_while_a_pod_runs() {
+    let settings = Settings { volumes: Some("/var/lib/volumes".into()), ..Settings::default() };
+    let cluster = start(settings).await;
+    let classes: Api<StorageClass> = Api::all(cluster.client());
+    eventually("there is a class", || async { classes.get_opt("standard").await.unwrap() }).await;
+    let namespaces: Api<Namespace> = Api::all(cluster.client());
+    create(&namespaces, json!({"metadata": {"name": "n"}})).await;
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(cluster.client(), "n");
+    let volumes: Api<PersistentVolume> = Api::all(cluster.client());
+    create(&claims, claim("data")).await;
+    let volume = bound(&claims, "data").await;
+    let path = volumes.get(&volume).await.unwrap().spec.unwrap().host_path.unwrap().path;
+    assert_eq!(path, format!("/var/lib/volumes/n_data_{volume}"));
+
+    let pods: Api<Pod> = Api::namespaced(cluster.client(), "n");
+    let accounts: Api<k8s_openapi::api::core::v1::ServiceAccount> = Api::namespaced(cluster.client(), "n");
+    eventually("pods can be made", || async { accounts.get_opt("default").await.unwrap() }).await;
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "somewhere",
+        "containers": [{"name": "c", "image": "i"}],
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}});
+    create(&pods, pod).await;
+    claims.delete("data", &DeleteParams::default()).await.unwrap();
+    let done = json!({"status": {"phase": "Succeeded"}});
+    assert!(claims.get("data").await.unwrap().metadata.deletion_timestamp.is_some(), "in use");
+    pods.patch_status("p", &PatchParams::default(), &Patch::Merge(done)).await.unwrap();
+    eventually("the claim is gone", || async {
+        claims.get_opt("data").await.unwrap().is_none().then_some(())
+    })
+    .await;
+    eventually("and its volume", || async {
+        volumes.get_opt(&volume).await.unwrap().is_none().then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_that_is_a_sum_has_the_rules_of_its_parts() {
+    let cluster = start(Settings::default()).await;
+    let roles: Api<ClusterRole> = Api::all(cluster.client());
+    create(
+        &roles,
+        json!({"metadata": {"name": "sum"},
+        "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"of": "sum"}}]}, "rules": []}),
+    )
+    .await;
+    create(
+        &roles,
+        json!({"metadata": {"name": "part", "labels": {"of": "sum"}},
+        "rules": [{"apiGroups": ["a.test"], "resources": ["things"], "verbs": ["get"]}]}),
+    )
+    .await;
+    eventually("the sum is made", || async {
+        roles.get("sum").await.unwrap().rules.filter(|rules| rules.len() == 1)
+    })
+    .await;
+    roles.delete("part", &DeleteParams::default()).await.unwrap();
+    eventually("a part is taken away", || async {
+        roles.get("sum").await.unwrap().rules.is_none_or(|rules| rules.is_empty()).then_some(())
+    })
+    .await;
+    let view = eventually("the default roles have their rules", || async {
+        roles.get("view").await.unwrap().rules.filter(|rules| !rules.is_empty())
+    })
+    .await;
+    assert!(!view.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quota_tells_what_is_used_and_what_is_given_back() {
+    let cluster = start(Settings::default()).await;
+    let quotas: Api<ResourceQuota> = Api::default_namespaced(cluster.client());
+    let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(cluster.client());
+    let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client());
+    eventually("the namespace has its certificate or none", || async {
+        maps.get_opt("kube-root-ca.crt").await.ok()
+    })
+    .await;
+    create(&claims, claim("c")).await;
+    let hard =
+        json!({"persistentvolumeclaims": "5", "requests.storage": "10Gi", "pods": "3", "configmaps": "100"});
+    create(&quotas, json!({"metadata": {"name": "q"}, "spec": {"hard": hard}})).await;
+    let used = |storage: &'static str, maps: &'static str| {
+        let quotas = quotas.clone();
+        move || {
+            let quotas = quotas.clone();
+            async move {
+                let used = quotas.get("q").await.unwrap().status?.used?;
+                (used.get("requests.storage")?.0 == storage && used.get("configmaps")?.0 == maps)
+                    .then_some(())
+            }
+        }
+    };
+    eventually("what was there is counted", used("1Gi", "0")).await;
+    create(&maps, json!({"metadata": {"name": "m"}})).await;
+    claims.delete("c", &DeleteParams::default()).await.unwrap();
+    eventually("what is gone is given back", used("0", "1")).await;
+}
