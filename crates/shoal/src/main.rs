@@ -1,9 +1,12 @@
 //! The `shoal` binary: the composition root, one file per subcommand.
 
+mod beside;
 mod cli;
 mod data_dir;
+mod in_process;
 mod kubeconfig;
 mod parts;
+mod run;
 mod up;
 
 use std::io::Write;

@@ -14,9 +14,10 @@ use shoal_objects::Clock;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::beside::Beside;
 use crate::data_dir::{self, DataDir};
 use crate::kubeconfig;
-use crate::parts::Part;
+use crate::parts::{self, Part};
 
 /// Start a cluster and stay in the foreground
 ///
@@ -114,7 +115,7 @@ pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
     if args.nodes.is_some() || args.simulated_nodes.is_some() {
         bail!("nodes are not available yet; start without --nodes and --simulated-nodes");
     }
-    let _parts = (&args.only, &args.without);
+    let wanted = |part| parts::is_wanted(part, args.only.as_deref(), &args.without);
     let audit_policy = args.audit_policy.as_deref().map(read_audit_policy).transpose()?;
     raise_file_limit();
     let stop = stop_signal()?;
@@ -132,7 +133,7 @@ pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
     let url = url(listener.local_addr()?);
 
     let mut options = Options::new(store.clone(), pki.service_account_key().to_vec());
-    options.clock = clock;
+    options.clock = clock.clone();
     options.front_proxy = Some(pki.front_proxy().clone());
     options.audit = match (args.audit_log, audit_policy) {
         (Some(path), Some(policy)) => Some(AuditOptions::by_policy(path, policy)),
@@ -140,14 +141,31 @@ pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
         (None, _) => None,
     };
     let server = Server::start(options).await?;
-    let serving = tokio::spawn(serve::serve(listener, tls, server, Limits::default(), stop));
+    let (end, ended) = tokio::sync::oneshot::channel::<()>();
+    let until_then = async {
+        let _ = ended.await;
+    };
+    let mut serving =
+        tokio::spawn(serve::serve(listener, tls, server.clone(), Limits::default(), until_then));
 
     let kubeconfig = args.kubeconfig.unwrap_or_else(|| data.path().join("kubeconfig"));
     let kubeconfig = std::path::absolute(&kubeconfig).unwrap_or(kubeconfig);
     kubeconfig::write(&kubeconfig, &url, &pki)?;
     announce(&url, &kubeconfig.display().to_string(), started);
 
-    serving.await?;
+    let beside = Beside::start(&server, &wanted, clock, pki.ca_pem().to_owned());
+    tokio::select! {
+        () = stop => {
+            // The others still need the server to end in good order.
+            beside.stop().await;
+            drop(end);
+            serving.await?;
+        }
+        ended = &mut serving => {
+            ended?;
+            beside.stop().await;
+        }
+    }
     store.close();
     Ok(())
 }
