@@ -64,9 +64,9 @@ async fn resource(client: &Client, target: Target<'_>) -> Result<ApiResource, Un
         return Ok(ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", target.kind)));
     }
     let found = discovery::pinned_kind(client, &kind).await;
-    found.map(|(resource, _)| resource).map_err(|_| {
-        Unscaled::NoKind(format!("no matches for kind {:?} in group {group:?}", target.kind))
-    })
+    found
+        .map(|(resource, _)| resource)
+        .map_err(|_| Unscaled::NoKind(format!("no matches for kind {:?} in group {group:?}", target.kind)))
 }
 
 impl std::fmt::Display for Unscaled {

@@ -52,8 +52,9 @@ impl Memory {
     }
 
     fn forget(&mut self, now: Timestamp, seconds: i32) {
-        let recent =
-            |entry: &(Timestamp, i32)| entry.0.as_second() > now.as_second().saturating_sub(i64::from(seconds));
+        let recent = |entry: &(Timestamp, i32)| {
+            entry.0.as_second() > now.as_second().saturating_sub(i64::from(seconds))
+        };
         self.recommendations.retain(recent);
         self.ups.retain(recent);
         self.downs.retain(recent);

@@ -163,8 +163,7 @@ async fn measure(
         .map_err(|why| wrap(format!("unable to get metrics for resource {resource}: {why}")))?;
     let pods = context.lister::<Pod>().select_in(namespace, &pods_of);
     let tolerance = behavior::tolerance(autoscaler);
-    let reading =
-        usage::read(current, &pods, &samples, (measure, goal), tolerance, now).map_err(wrap)?;
+    let reading = usage::read(current, &pods, &samples, (measure, goal), tolerance, now).map_err(wrap)?;
     let name = match goal {
         Goal::Utilization(_) => format!("{resource} resource utilization (percentage of request)"),
         Goal::Average(_) => format!("{resource} resource"),
@@ -189,7 +188,9 @@ fn source(metric: &MetricSpec) -> std::result::Result<(Measure<'_>, &MetricTarge
         _ => ("InvalidMetricSourceType", "any"),
     };
     let kind = metric.type_.to_lowercase();
-    let message = format!("unable to fetch metrics from {api} metrics API: this controller reads resource metrics only");
+    let message = format!(
+        "unable to fetch metrics from {api} metrics API: this controller reads resource metrics only"
+    );
     Err(Failed { reason, message, value: format!("{kind} metric value") })
 }
 

@@ -236,7 +236,11 @@ mod tests {
 
     fn failed() -> Measured {
         let message = "failed to get cpu utilization: no metrics".to_owned();
-        Err(Failed { reason: "FailedGetResourceMetric", message, value: "cpu resource metric value".to_owned() })
+        Err(Failed {
+            reason: "FailedGetResourceMetric",
+            message,
+            value: "cpu resource metric value".to_owned(),
+        })
     }
 
     fn at(second: i64) -> Timestamp {
@@ -287,6 +291,9 @@ mod tests {
         let mut memory = Memory::default();
         assert_eq!(plan(&autoscaler(), 9, &[], &mut memory, at(0)).rescale.unwrap().0, 5);
         let off = plan(&autoscaler(), 0, &[], &mut memory, at(0));
-        assert_eq!((off.rescale.clone(), told(&off)[1].as_str()), (None, "ScalingActive=False ScalingDisabled"));
+        assert_eq!(
+            (off.rescale.clone(), told(&off)[1].as_str()),
+            (None, "ScalingActive=False ScalingDisabled")
+        );
     }
 }

@@ -208,10 +208,11 @@ fn requests<'a>(pods: &[&'a Pod], measure: Measure<'_>) -> Result<BTreeMap<&'a s
         for container in counted(pod, measure) {
             let request = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
             let request = request.and_then(|requests| requests.get(measure.resource));
-            let request = request.and_then(|quantity| Quantity::parse(&quantity.0).ok()).ok_or_else(|| {
-                let (resource, container) = (measure.resource, &container.name);
-                format!("missing request for {resource} in container {container} of Pod {name}")
-            })?;
+            let request =
+                request.and_then(|quantity| Quantity::parse(&quantity.0).ok()).ok_or_else(|| {
+                    let (resource, container) = (measure.resource, &container.name);
+                    format!("missing request for {resource} in container {container} of Pod {name}")
+                })?;
             sum = sum.saturating_add(request.milli_value());
         }
         all.insert(name, sum);
@@ -252,7 +253,8 @@ mod tests {
             .map(|index| {
                 let phase = if index < ready { "Running" } else { "Pending" };
                 let container = json!({"name": "c", "resources": {"requests": {"cpu": "1"}}});
-                let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:00:01Z"});
+                let ready =
+                    json!({"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:00:01Z"});
                 Arc::new(
                     serde_json::from_value(json!({
                         "metadata": {"name": format!("p{index}")}, "spec": {"containers": [container]},

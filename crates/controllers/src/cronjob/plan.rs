@@ -78,7 +78,10 @@ pub fn plan(cron: &CronJob, owned: &[impl AsRef<Job>], now: Timestamp) -> Plan {
     let due = due(cron, &schedule, now);
     plan.again = due.next.map(|next| until(next, now));
     if due.missed > MANY {
-        plan.warn("TooManyMissedTimes", "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew");
+        plan.warn(
+            "TooManyMissedTimes",
+            "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew",
+        );
     }
     if let Some(time) = due.time {
         start(cron, &schedule, &owned, time, now, &mut plan);
@@ -152,12 +155,9 @@ fn start(
     }
     match spec.concurrency_policy.as_deref() {
         Some("Forbid") if !active.is_empty() => {
-            let message = "Not starting job because prior execution is running and concurrency policy is Forbid";
-            plan.notes.push(Note {
-                warning: false,
-                reason: "JobAlreadyActive",
-                message: message.to_owned(),
-            });
+            let message =
+                "Not starting job because prior execution is running and concurrency policy is Forbid";
+            plan.notes.push(Note { warning: false, reason: "JobAlreadyActive", message: message.to_owned() });
             return;
         }
         Some("Replace") => {
@@ -200,7 +200,9 @@ fn ended(job: &Job) -> Option<&str> {
     let conditions = job.status.as_ref()?.conditions.as_deref()?;
     conditions
         .iter()
-        .find(|condition| condition.status == "True" && matches!(condition.type_.as_str(), "Complete" | "Failed"))
+        .find(|condition| {
+            condition.status == "True" && matches!(condition.type_.as_str(), "Complete" | "Failed")
+        })
         .map(|condition| condition.type_.as_str())
 }
 
@@ -257,7 +259,8 @@ fn history(cron: &CronJob, owned: &[&Job]) -> Vec<String> {
             .filter(|job| ended(job) == Some(condition) && job.metadata.deletion_timestamp.is_none())
             .collect();
         jobs.sort_by_key(|job| {
-            let started = job.status.as_ref().and_then(|status| status.start_time.as_ref()).map(|time| time.0);
+            let started =
+                job.status.as_ref().and_then(|status| status.start_time.as_ref()).map(|time| time.0);
             (started, job.metadata.name.clone())
         });
         let surplus = jobs.len().saturating_sub(usize::try_from(limit).unwrap_or_default());

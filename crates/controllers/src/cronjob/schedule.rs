@@ -25,8 +25,7 @@ const MONTHS: Bounds = Bounds {
     max: 12,
     names: &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
 };
-const WEEKDAYS: Bounds =
-    Bounds { min: 0, max: 6, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] };
+const WEEKDAYS: Bounds = Bounds { min: 0, max: 6, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] };
 
 /// The values of a field that are wanted, as bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,7 +207,8 @@ pub(crate) fn duration(text: &str) -> Option<Duration> {
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
         let value: f64 = rest[..digits].parse().ok()?;
-        let units = [("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+        let units =
+            [("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
         let (unit, worth) = units.into_iter().find(|(unit, _)| rest[digits..].starts_with(unit))?;
         seconds += value * worth;
         rest = &rest[digits + unit.len()..];
@@ -265,7 +265,9 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for bad in ["", "* * * *", "60 * * * *", "* * 0 * *", "5-1 * * * *", "*/0 * * * *", "x * * * *", "@often"] {
+        for bad in
+            ["", "* * * *", "60 * * * *", "* * 0 * *", "5-1 * * * *", "*/0 * * * *", "x * * * *", "@often"]
+        {
             assert!(Schedule::parse(bad, None).is_err(), "{bad}");
         }
         assert!(Schedule::parse("* * * * *", Some("Mars/Olympus")).is_err());

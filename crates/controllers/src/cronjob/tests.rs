@@ -77,12 +77,11 @@ fn a_suspended_or_unreadable_schedule_starts_nothing() {
 
 #[test]
 fn the_policy_decides_what_happens_while_a_job_runs() {
-    let status = json!({"active": [{"name": "c-1", "uid": "c-1"}], "lastScheduleTime": "2026-01-01T00:10:00Z"});
+    let status =
+        json!({"active": [{"name": "c-1", "uid": "c-1"}], "lastScheduleTime": "2026-01-01T00:10:00Z"});
     let running = [job("c-1", None)];
     let now = at("2026-01-01T00:20:01Z");
-    let run = |policy: &str| {
-        plan(&cron(json!({"concurrencyPolicy": policy}), status.clone()), &running, now)
-    };
+    let run = |policy: &str| plan(&cron(json!({"concurrencyPolicy": policy}), status.clone()), &running, now);
     let allow = run("Allow");
     assert!(allow.create.is_some() && allow.replace.is_empty());
     let forbid = run("Forbid");

@@ -58,8 +58,10 @@ mod tests {
     fn node(taints: Value, heartbeat: &str) -> Node {
         let condition = json!({"type": "Ready", "status": "True", "lastHeartbeatTime": heartbeat});
         let status = json!({"conditions": [condition]});
-        serde_json::from_value(json!({"metadata": {"name": "n"}, "spec": {"taints": taints}, "status": status}))
-            .unwrap()
+        serde_json::from_value(
+            json!({"metadata": {"name": "n"}, "spec": {"taints": taints}, "status": status}),
+        )
+        .unwrap()
     }
 
     #[test]

@@ -16,7 +16,12 @@ const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 
 /// Whether the controller has made them, and not a person.
 pub fn is_managed(endpoints: &Endpoints) -> bool {
-    endpoints.metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY)).is_some_and(|by| by == MANAGER)
+    endpoints
+        .metadata
+        .labels
+        .as_ref()
+        .and_then(|labels| labels.get(MANAGED_BY))
+        .is_some_and(|by| by == MANAGER)
 }
 
 /// Tells readers whether addresses were cut off.

@@ -19,8 +19,7 @@ pub enum Holder {
 
 /// What the claims of a pod are deleted with; `condemned`: the set has become too small for the pod.
 pub fn holder(set: &StatefulSet, condemned: bool) -> Holder {
-    let policy =
-        set.spec.as_ref().and_then(|spec| spec.persistent_volume_claim_retention_policy.as_ref());
+    let policy = set.spec.as_ref().and_then(|spec| spec.persistent_volume_claim_retention_policy.as_ref());
     let deletes = |when: Option<&String>| when.is_some_and(|when| when == "Delete");
     let scaled = deletes(policy.and_then(|policy| policy.when_scaled.as_ref()));
     let deleted = deletes(policy.and_then(|policy| policy.when_deleted.as_ref()));
@@ -57,8 +56,7 @@ pub fn hold(claim: &mut PersistentVolumeClaim, set: &StatefulSet, pod: Option<&P
         return;
     }
     let stays = |reference: &OwnerReference| {
-        !is(reference, &set_reference)
-            && !(reference.kind == "Pod" && Some(&reference.name) == pod_name(pod))
+        !is(reference, &set_reference) && !(reference.kind == "Pod" && Some(&reference.name) == pod_name(pod))
     };
     let mut next: Vec<OwnerReference> = present.into_iter().filter(stays).collect();
     next.extend(wanted);

@@ -52,11 +52,13 @@ async fn run_pod(context: Context<Pod>) -> Result<Action> {
         Some(code) => json!({"terminated": {"exitCode": code, "finishedAt": time}}),
         None => json!({"running": {}}),
     };
-    let container = json!({"name": "c", "image": image, "imageID": "", "ready": true, "restartCount": 0, "state": state});
+    let container =
+        json!({"name": "c", "image": image, "imageID": "", "ready": true, "restartCount": 0, "state": state});
     let status = json!({"status": {"phase": wanted, "podIP": ip, "podIPs": [{"ip": ip}], "startTime": time,
         "containerStatuses": [container],
         "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": time}]}});
-    let patched = pods.patch_status(&context.key().name, &PatchParams::default(), &Patch::Merge(status)).await;
+    let patched =
+        pods.patch_status(&context.key().name, &PatchParams::default(), &Patch::Merge(status)).await;
     match patched {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(Action::done()),
         other => other.map(|_| Action::done()).map_err(Into::into),
@@ -81,7 +83,7 @@ where
 
 /// Changes an object.
 pub async fn patch<K: Clone + DeserializeOwned + std::fmt::Debug>(api: &Api<K>, name: &str, patch: Value) {
-    api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    api.patch(name, &PatchParams::default(), &Patch::Strategic(patch)).await.unwrap();
 }
 
 /// Waits until an object, as JSON, is as it should be; gives it.

@@ -137,9 +137,7 @@ async fn a_cron_job_starts_its_jobs_and_follows_them() {
 async fn a_suspended_cron_job_starts_nothing() {
     let client = start(vec![jobs(), cronjob::controller(ahead())]).await;
     let template = json!({"spec": spec("wait", json!({}))});
-    let schedule = |suspend: bool| {
-        json!({"schedule": "* * * * *", "timeZone": "Europe/Berlin", "suspend": suspend, "jobTemplate": template})
-    };
+    let schedule = |suspend: bool| json!({"schedule": "* * * * *", "timeZone": "Europe/Berlin", "suspend": suspend, "jobTemplate": template});
     create::<CronJob>(&client, named("off", schedule(true))).await;
     create::<CronJob>(&client, named("on", schedule(false))).await;
     let on = until(&api::<CronJob>(&client), "on", |cron| !cron["status"]["active"].is_null()).await;

@@ -53,14 +53,16 @@ async fn a_stateful_set_makes_one_pod_after_the_other_with_its_claims() {
     assert_eq!(names(&claims), ["data-db-0", "data-db-1", "data-db-2"]);
     assert!(claims.iter().all(|claim| claim["metadata"]["ownerReferences"].is_null()));
     until_told(&client, "SuccessfulCreate", "create Pod db-0 in StatefulSet db successful").await;
-    until_told(&client, "SuccessfulCreate", "create Claim data-db-2 Pod db-2 in StatefulSet db success").await;
+    until_told(&client, "SuccessfulCreate", "create Claim data-db-2 Pod db-2 in StatefulSet db success")
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_update_stops_at_the_partition_and_goes_on_without() {
     let client = with_stateful_sets().await;
     let (sets, pods) = (api::<StatefulSet>(&client), api::<Pod>(&client));
-    let strategy = json!({"updateStrategy": {"rollingUpdate": {"partition": 2}}, "podManagementPolicy": "Parallel"});
+    let strategy =
+        json!({"updateStrategy": {"rollingUpdate": {"partition": 2}}, "podManagementPolicy": "Parallel"});
     create::<StatefulSet>(&client, stateful(3, "1", strategy)).await;
     until(&sets, "db", is_ready(3)).await;
     patch(&sets, "db", json!({"spec": {"template": template("db", "2")}})).await;
@@ -82,7 +84,8 @@ async fn an_update_stops_at_the_partition_and_goes_on_without() {
 async fn claims_go_with_what_the_policy_says() {
     let client = with_stateful_sets().await;
     let (sets, pods) = (api::<StatefulSet>(&client), api::<Pod>(&client));
-    let policy = json!({"persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete", "whenDeleted": "Delete"}});
+    let policy =
+        json!({"persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete", "whenDeleted": "Delete"}});
     create::<StatefulSet>(&client, stateful(2, "run", policy)).await;
     until(&sets, "db", is_ready(2)).await;
     let claims = api::<PersistentVolumeClaim>(&client);
@@ -103,8 +106,7 @@ async fn a_pod_that_was_deleted_comes_back_as_itself() {
     until(&sets, "db", is_ready(2)).await;
     let before = pods.get("db-0").await.unwrap().metadata.uid;
     pods.delete("db-0", &DeleteParams::default()).await.unwrap();
-    let again =
-        until(&pods, "db-0", |pod| !pod.is_null() && pod["metadata"]["uid"] != json!(before)).await;
+    let again = until(&pods, "db-0", |pod| !pod.is_null() && pod["metadata"]["uid"] != json!(before)).await;
     assert_eq!(again["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"], "data-db-0");
     assert_eq!(again["metadata"]["labels"]["apps.kubernetes.io/pod-index"], "0");
 }
@@ -119,7 +121,8 @@ async fn node(client: &Client, name: &str) {
 
 fn on(pods: &[Value]) -> Vec<String> {
     let place = |pod: &Value| {
-        let affinity = &pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+        let affinity =
+            &pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
         affinity["nodeSelectorTerms"][0]["matchFields"][0]["values"][0].as_str().unwrap().to_owned()
     };
     let mut nodes: Vec<String> = pods.iter().map(place).collect();
@@ -152,7 +155,10 @@ async fn a_daemon_set_follows_its_nodes_and_rolls_out_changes() {
     made_of["spec"]["containers"][0]["image"] = json!("2");
     patch(&sets, "agent", json!({"spec": {"template": made_of}})).await;
     let is_new = |set: &Value| {
-        set["status"]["updatedNumberScheduled"] == 2 && set["status"]["numberAvailable"] == 2
+        let status = &set["status"];
+        status["observedGeneration"] == 2
+            && status["updatedNumberScheduled"] == 2
+            && status["numberAvailable"] == 2
     };
     until(&sets, "agent", is_new).await;
     let all = until_all(&pods, |pods| on(pods) == ["c", "d"]).await;
