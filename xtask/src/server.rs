@@ -35,6 +35,17 @@ pub struct Server {
 impl Server {
     /// Starts `shoal up` and waits until it says that it is ready. What it writes to stderr goes to `log`.
     pub fn start(binary: &Path, mode: Mode<'_>, kubeconfig: &Path, log: &Path) -> Result<Self> {
+        Server::start_with(binary, mode, &[], kubeconfig, log)
+    }
+
+    /// The same with further arguments.
+    pub fn start_with(
+        binary: &Path,
+        mode: Mode<'_>,
+        further: &[&str],
+        kubeconfig: &Path,
+        log: &Path,
+    ) -> Result<Self> {
         for file in [kubeconfig, log] {
             if let Some(folder) = file.parent() {
                 std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
@@ -47,6 +58,7 @@ impl Server {
             Mode::Audited(log) => command.arg("--ephemeral").arg("--audit-log").arg(log),
             Mode::Durable(folder) => command.arg("--data-dir").arg(folder),
         };
+        command.args(further);
         let log_file = std::fs::File::create(log).with_context(|| format!("creating {}", log.display()))?;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log_file);
         let started = Instant::now();

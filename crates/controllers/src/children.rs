@@ -26,11 +26,12 @@ pub async fn create<K: Object>(
     let mut batch = 1;
     while !pods.is_empty() && made.failure.is_none() {
         let rest = pods.split_off(batch.min(pods.len()));
+        // Before the request: its answer may be lost.
+        pods.iter().for_each(|pod| pending.created(context.key(), pod));
         let results = futures::future::join_all(pods.iter().map(|pod| context.writer().create(pod))).await;
         for result in results {
             match result {
                 Ok(pod) => {
-                    pending.created(context.key(), &pod);
                     made.created += 1;
                     let name = pod.metadata.name.as_deref().unwrap_or_default();
                     context.recorder().normal(parent, "SuccessfulCreate", format!("Created pod: {name}"));
@@ -53,11 +54,11 @@ pub async fn create<K: Object>(
 /// Deletes a pod.
 pub async fn delete<K: Object>(context: &Context<K>, parent: &K, pending: &Pending, pod: &Pod) -> Result<()> {
     let name = pod.metadata.name.as_deref().unwrap_or_default();
+    pending.deleted(context.key(), pod);
     if let Err(error) = context.writer().delete(pod).await {
         context.recorder().warning(parent, "FailedDelete", format!("Error deleting: {}", why(&error)));
         return Err(error);
     }
-    pending.deleted(context.key(), pod);
     context.recorder().normal(parent, "SuccessfulDelete", format!("Deleted pod: {name}"));
     Ok(())
 }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use shoal_apiserver::Server;
 use shoal_controllers::all::{self, Settings};
+use shoal_controllers::scheduler;
+use shoal_node::simulated;
 use shoal_objects::{Clock, Entropy};
 use shoal_runtime::Manager;
 use shoal_runtime::config::Config;
@@ -26,13 +28,32 @@ pub struct Beside {
 
 impl Beside {
     /// Starts the parts that are wanted. Nothing waits for them: they come up while the server serves.
-    pub fn start(server: &Server, wanted: &dyn Fn(Part) -> bool, clock: Clock, root_ca: String) -> Beside {
+    pub fn start(
+        server: &Server,
+        wanted: &dyn Fn(Part) -> bool,
+        clock: Clock,
+        root_ca: String,
+        nodes: Option<simulated::Options>,
+    ) -> Beside {
         let (stop, stopped) = watch::channel(false);
         let mut running = Vec::new();
-        if wanted(Part::Controllers) {
+        let (controllers, scheduler) = (wanted(Part::Controllers), wanted(Part::Scheduler));
+        if controllers || scheduler || nodes.is_some() {
             let client = in_process::client(server, "kube-controller-manager");
-            let settings = Settings { clock, entropy: Entropy::system(), root_ca: Some(root_ca), volumes: None };
-            let register = move |manager: &mut Manager| all::register(manager, &settings, |_| true);
+            let settings =
+                Settings { clock, entropy: Entropy::system(), root_ca: Some(root_ca), volumes: None };
+            // One manager for all: they share their caches.
+            let register = move |manager: &mut Manager| {
+                if controllers {
+                    all::register(manager, &settings, |_| true);
+                }
+                if scheduler {
+                    manager.add(scheduler::Scheduler::default());
+                }
+                if let Some(nodes) = &nodes {
+                    simulated::add(manager, nodes.clone());
+                }
+            };
             running.push(tokio::spawn(keep_running("controllers", client, register, stopped.clone())));
         }
         Beside { stop, running }

@@ -7,6 +7,7 @@ mod in_process;
 mod kubeconfig;
 mod parts;
 mod run;
+mod simulated;
 mod up;
 
 use std::io::Write;

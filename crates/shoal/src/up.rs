@@ -18,6 +18,7 @@ use crate::beside::Beside;
 use crate::data_dir::{self, DataDir};
 use crate::kubeconfig;
 use crate::parts::{self, Part};
+use crate::simulated;
 
 /// Start a cluster and stay in the foreground
 ///
@@ -31,6 +32,7 @@ use crate::parts::{self, Part};
   shoal up                                 # data is kept; the next start continues
   shoal up --ephemeral --port 0            # in memory, on any free port
   shoal up --data-dir ./cluster --port 7443
+  shoal up --simulated-nodes 100           # nodes that only play, for tests of scale
   shoal up --audit-log audit.log --audit-level request
   shoal up --audit-log audit.log --audit-policy policy.yaml
   KUBECONFIG=FILE kubectl get namespaces   # FILE as printed
@@ -82,8 +84,8 @@ pub struct Args {
     #[arg(long, value_name = "N", hide = true)]
     nodes: Option<u32>,
 
-    #[arg(long, value_name = "N", hide = true)]
-    simulated_nodes: Option<u32>,
+    #[command(flatten)]
+    simulated: simulated::Args,
 }
 
 /// What the audit log tells.
@@ -112,8 +114,10 @@ fn read_audit_policy(path: &Path) -> anyhow::Result<AuditPolicy> {
 
 /// Starts everything in order, tells that it is ready, and waits for a signal.
 pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
-    if args.nodes.is_some() || args.simulated_nodes.is_some() {
-        bail!("nodes are not available yet; start without --nodes and --simulated-nodes");
+    if args.nodes.is_some() {
+        bail!(
+            "nodes that run processes are not available yet; start without --nodes, or with --simulated-nodes N"
+        );
     }
     let wanted = |part| parts::is_wanted(part, args.only.as_deref(), &args.without);
     let audit_policy = args.audit_policy.as_deref().map(read_audit_policy).transpose()?;
@@ -153,7 +157,8 @@ pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
     kubeconfig::write(&kubeconfig, &url, &pki)?;
     announce(&url, &kubeconfig.display().to_string(), started);
 
-    let beside = Beside::start(&server, &wanted, clock, pki.ca_pem().to_owned());
+    let nodes = args.simulated.options();
+    let beside = Beside::start(&server, &wanted, clock, pki.ca_pem().to_owned(), nodes);
     tokio::select! {
         () = stop => {
             // The others still need the server to end in good order.

@@ -135,9 +135,12 @@ pub(super) async fn run(workspace: &Workspace, binary: PathBuf, settings: &Setti
 
 impl Bench<'_> {
     fn launch(&self, mode: Mode<'_>) -> Result<(Server, Arc<Target>)> {
-        let server = Server::start(
+        // The server alone: the others are measured by `bench cluster`.
+        let alone = ["--without", "controllers,scheduler,node"];
+        let server = Server::start_with(
             &self.binary,
             mode,
+            &alone,
             &self.folder.join("kubeconfig"),
             &self.folder.join("server.log"),
         )?;

@@ -144,6 +144,11 @@ impl Target {
         succeed(connection, self.request(Method::POST, path, body)?).await
     }
 
+    /// Reads a path.
+    pub async fn get(&self, connection: &mut H2, path: &str) -> Result<(StatusCode, Bytes)> {
+        finish(send(connection, self.request(Method::GET, path, Bytes::new())?).await?).await
+    }
+
     /// Reads a path to its end and returns how many bytes came.
     pub async fn get_length(&self, connection: &mut H2, path: &str) -> Result<u64> {
         let response = send(connection, self.request(Method::GET, path, Bytes::new())?).await?;

@@ -3,11 +3,13 @@
 mod apiserver;
 mod bodies;
 mod client;
+mod cluster;
 mod create;
 mod custom;
 mod inside;
 mod process;
 mod report;
+mod rollout;
 mod runtime;
 mod watch;
 
@@ -31,6 +33,8 @@ enum What {
     Apiserver(Settings),
     /// The framework, and kube-rs doing the same.
     Runtime(runtime::Settings),
+    /// A whole cluster: controllers, scheduler and simulated nodes.
+    Cluster(cluster::Settings),
 }
 
 /// How to measure.
@@ -62,14 +66,18 @@ pub fn run(options: &Options) -> Result<()> {
     let settings = match &options.what {
         What::Apiserver(settings) => settings,
         What::Runtime(settings) => return runtime::run(&workspace, settings),
+        What::Cluster(settings) => return in_one_thread(cluster::run(&workspace, settings)),
     };
     let binary = match &settings.binary {
         Some(binary) => binary.clone(),
         None => workspace.build("shoal", Profile::Release)?,
     };
-    // One thread: the client shares the machine with the server it measures.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(apiserver::run(&workspace, binary, settings))
+    in_one_thread(apiserver::run(&workspace, binary, settings))
+}
+
+/// One thread: the client shares the machine with the server it measures.
+fn in_one_thread(work: impl Future<Output = Result<()>>) -> Result<()> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }
 
 /// A debug client would be slower than the server it measures.

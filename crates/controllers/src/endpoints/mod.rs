@@ -141,8 +141,9 @@ async fn act<K: Object>(
     let writer = context.writer();
     let known = |name: Option<&String>| existing.iter().find(|slice| slice.metadata.name.as_ref() == name);
     for slice in &plan.create {
-        let slice = writer.create(slice).await?;
-        shared.pending.created(context.key(), &slice);
+        // Before the request: its answer may be lost.
+        shared.pending.created(context.key(), slice);
+        writer.create(slice).await?;
     }
     for slice in &plan.update {
         let known = known(slice.metadata.name.as_ref()).map(AsRef::as_ref);

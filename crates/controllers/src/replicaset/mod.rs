@@ -88,12 +88,12 @@ async fn act(
         Plan::Delete(surplus) => {
             for pod in surplus {
                 let name = pod.metadata.name.as_deref().unwrap_or_default();
+                shared.pending.deleted(context.key(), pod);
                 if let Err(error) = context.writer().delete(pod).await {
                     let message = format!("Error deleting: {}", children::why(&error));
                     context.recorder().warning(set, "FailedDelete", message.clone());
                     return Some((Failure { reason: "FailedDelete", message }, error));
                 }
-                shared.pending.deleted(context.key(), pod);
                 context.recorder().normal(set, "SuccessfulDelete", format!("Deleted pod: {name}"));
             }
             None

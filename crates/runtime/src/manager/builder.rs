@@ -12,7 +12,7 @@ use super::phase::{Board, Phase};
 use super::recorders::Recorders;
 use super::signals::Signals;
 use super::{Component, ELECTOR, Error, Manager, Stop};
-use crate::cache::{InformerOptions, Informers};
+use crate::cache::{InformerMetrics, InformerOptions, Informers};
 use crate::client;
 use crate::config::{Change, Config, Source};
 use crate::election::{Election, Elector, LeaderMetrics, Leadership, Timing};
@@ -218,6 +218,7 @@ impl Builder {
             worker_metrics.register(registry);
         });
         let informers = Informers::new(client.clone(), self.informer_options(&config));
+        metrics.register(|registry| InformerMetrics::new(informers.clone()).register(registry));
         let recorders = Recorders::new(client.clone(), &host(), self.clock.clone());
         let health = Health::default();
         health.profiling(self.profiling);
