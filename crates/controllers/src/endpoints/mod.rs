@@ -156,8 +156,8 @@ async fn act<K: Object>(
     }
     for name in &plan.delete {
         if let Some(slice) = known(Some(name)) {
-            writer.delete(&**slice).await?;
             shared.pending.deleted(context.key(), &**slice);
+            writer.delete(&**slice).await?;
         }
     }
     Ok(())

@@ -21,9 +21,14 @@ pub async fn start(controllers: Vec<Controller>) -> Client {
     for controller in controllers {
         manager.add(controller);
     }
-    manager.add(Controller::of::<Pod>("kubelet").reconcile(run_pod));
+    manager.add(kubelet());
     tokio::spawn(manager.run());
     cluster.client()
+}
+
+/// A node for all pods.
+pub fn kubelet() -> Controller {
+    Controller::of::<Pod>("kubelet").reconcile(run_pod)
 }
 
 /// Plays the node: a pod runs, waits, ends well or badly as its image says. One that is deleted ends at once.
