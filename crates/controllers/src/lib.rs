@@ -19,6 +19,7 @@ pub mod garbage;
 pub mod job;
 pub mod namespace;
 pub mod nodelifecycle;
+pub mod pace;
 pub mod pending;
 pub mod persistentvolume;
 pub mod podgc;

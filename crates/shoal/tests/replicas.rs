@@ -95,7 +95,8 @@ impl Drop for Replica {
 
 #[test]
 fn three_replicas_of_the_controllers_survive_the_death_of_any() {
-    let cluster = Cluster::start(&["up", "--ephemeral", "--port", "0", "--without", "controllers,scheduler,node"]);
+    let cluster =
+        Cluster::start(&["up", "--ephemeral", "--port", "0", "--without", "controllers,scheduler,node"]);
     let kubeconfig = PathBuf::from(cluster.kubeconfig());
     let folder = tempfile::tempdir().unwrap();
     let mut replicas: Vec<Replica> = (0..3).map(|n| Replica::start(&kubeconfig, folder.path(), n)).collect();

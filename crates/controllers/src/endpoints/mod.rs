@@ -16,7 +16,9 @@ use shoal_objects::selector::LabelSelector;
 use shoal_runtime::apply::status_code;
 use shoal_runtime::controller::Listers;
 use shoal_runtime::{Action, Context, Controller, Object, ObjectKey, Result};
+use tokio::time::Instant;
 
+use crate::pace::Pace;
 use crate::pending::Pending;
 use slices::Plan;
 
@@ -28,11 +30,12 @@ const ZONE: &str = "topology.kubernetes.io/zone";
 struct Shared {
     entropy: Entropy,
     pending: Pending,
+    pace: Pace,
 }
 
 /// Keeps the EndpointSlices of Services.
 pub fn slice_controller(entropy: Entropy) -> Controller {
-    let shared = Arc::new(Shared { entropy, pending: Pending::default() });
+    let shared = Arc::new(Shared { entropy, pending: Pending::default(), pace: Pace::default() });
     Controller::of::<Service>("endpointslice-controller")
         .owns::<EndpointSlice>()
         .watches::<Pod>(who_selects)
@@ -42,15 +45,16 @@ pub fn slice_controller(entropy: Entropy) -> Controller {
 
 /// Keeps the Endpoints of Services.
 pub fn controller() -> Controller {
+    let pace = Arc::new(Pace::default());
     Controller::of::<Service>("endpoint-controller")
         .watches::<Pod>(who_selects)
         .watches::<Endpoints>(|endpoints, _| vec![ObjectKey::of(endpoints)])
-        .reconcile(keep_endpoints)
+        .reconcile(move |context| keep_endpoints(Arc::clone(&pace), context))
 }
 
 /// Keeps EndpointSlices of Endpoints that were made by hand, for Services that select no pods.
 pub fn mirroring_controller(entropy: Entropy) -> Controller {
-    let shared = Arc::new(Shared { entropy, pending: Pending::default() });
+    let shared = Arc::new(Shared { entropy, pending: Pending::default(), pace: Pace::default() });
     Controller::of::<Endpoints>("endpointslicemirroring-controller")
         .owns::<EndpointSlice>()
         .watches::<Service>(|service, _| vec![ObjectKey::of(service)])
@@ -90,9 +94,14 @@ fn selector(service: &Service) -> Option<LabelSelector> {
 async fn keep_slices(shared: Arc<Shared>, context: Context<Service>) -> Result<Action> {
     let Some(service) = context.object() else {
         shared.pending.forget(context.key());
+        shared.pace.forget(context.key());
         return Ok(Action::done());
     };
     let Some(selector) = selector(&service) else { return Ok(Action::done()) };
+    if let Some(rest) = shared.pace.rest(context.key()) {
+        return Ok(Action::after(rest));
+    }
+    let began = Instant::now();
     let lister = context.lister::<EndpointSlice>();
     if !shared.pending.is_seen(context.key(), &lister, context.writer()).await? {
         return Ok(Action::after(CATCH_UP));
@@ -106,6 +115,7 @@ async fn keep_slices(shared: Arc<Shared>, context: Context<Service>) -> Result<A
     };
     let plan = slices::plan(&service, &pods, &existing, zone, &shared.entropy);
     act(&shared, &context, &existing, &plan).await?;
+    shared.pace.worked(context.key(), began);
     Ok(Action::done())
 }
 
@@ -150,10 +160,11 @@ async fn act<K: Object>(
     Ok(())
 }
 
-async fn keep_endpoints(context: Context<Service>) -> Result<Action> {
+async fn keep_endpoints(pace: Arc<Pace>, context: Context<Service>) -> Result<Action> {
     let lister = context.lister::<Endpoints>();
     let Some(service) = context.object() else {
         // What a person has made without a Service is not ours, what belonged to the Service goes with it.
+        pace.forget(context.key());
         let left = lister.get(context.key());
         let theirs = |left: &Arc<Endpoints>| legacy::is_managed(left) || context.last_state().is_some();
         if let Some(left) = left.filter(theirs) {
@@ -162,6 +173,10 @@ async fn keep_endpoints(context: Context<Service>) -> Result<Action> {
         return Ok(Action::done());
     };
     let Some(selector) = selector(&service) else { return Ok(Action::done()) };
+    if let Some(rest) = pace.rest(context.key()) {
+        return Ok(Action::after(rest));
+    }
+    let began = Instant::now();
     let pods = context.lister::<Pod>().select_in(&context.key().namespace, &selector);
     let wanted = legacy::endpoints(&service, &pods);
     let present = lister.get(context.key());
@@ -181,6 +196,7 @@ async fn keep_endpoints(context: Context<Service>) -> Result<Action> {
         }
     };
     context.writer().modify(context.key(), present.as_deref(), change).await?;
+    pace.worked(context.key(), began);
     Ok(Action::done())
 }
 

@@ -1,6 +1,6 @@
 //! The EndpointSlices of a Service, from its pods.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use k8s_openapi::api::core::v1::{ObjectReference, Pod, Service, ServicePort};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
@@ -128,20 +128,25 @@ pub(super) fn assign(
 /// Endpoints stay in the slice they are in; new ones fill the gaps.
 fn distribute(endpoints: Vec<Endpoint>, slices: &[&EndpointSlice]) -> Vec<Vec<Endpoint>> {
     let mut parts: Vec<Vec<Endpoint>> = vec![Vec::new(); slices.len()];
+    let mut homes: HashMap<Identity<'_>, usize> = HashMap::new();
+    for (home, slice) in slices.iter().enumerate() {
+        for present in slice.endpoints.iter().flatten() {
+            homes.entry(identity(present)).or_insert(home);
+        }
+    }
     let mut rest = Vec::new();
     for endpoint in endpoints {
-        let home = slices.iter().position(|slice| {
-            slice.endpoints.iter().flatten().any(|present| {
-                present.target_ref == endpoint.target_ref && present.addresses == endpoint.addresses
-            })
-        });
-        match home {
-            Some(home) if parts[home].len() < MAX_ENDPOINTS => parts[home].push(endpoint),
+        match homes.get(&identity(&endpoint)) {
+            Some(home) if parts[*home].len() < MAX_ENDPOINTS => parts[*home].push(endpoint),
             _ => rest.push(endpoint),
         }
     }
+    let mut gap = 0;
     for endpoint in rest {
-        match parts.iter_mut().find(|part| part.len() < MAX_ENDPOINTS) {
+        while parts.get(gap).is_some_and(|part| part.len() >= MAX_ENDPOINTS) {
+            gap += 1;
+        }
+        match parts.get_mut(gap) {
             Some(part) => part.push(endpoint),
             None => parts.push(vec![endpoint]),
         }
@@ -150,6 +155,17 @@ fn distribute(endpoints: Vec<Endpoint>, slices: &[&EndpointSlice]) -> Vec<Vec<En
     let mut first = true;
     parts.retain(|part| !part.is_empty() || (!used && std::mem::take(&mut first)));
     if parts.is_empty() { vec![Vec::new()] } else { parts }
+}
+
+/// What makes two endpoints the same: whose they are, and their addresses.
+type Identity<'a> = (Option<[&'a str; 4]>, &'a [String]);
+
+fn identity(endpoint: &Endpoint) -> Identity<'_> {
+    let target = endpoint.target_ref.as_ref().map(|target| {
+        [&target.kind, &target.namespace, &target.name, &target.uid]
+            .map(|part| part.as_deref().unwrap_or_default())
+    });
+    (target, &endpoint.addresses)
 }
 
 fn endpoints_of(
