@@ -106,8 +106,9 @@ impl<K: Object> Builder<K> {
 
     /// Has a kind in its cache before the first reconcile. Its changes concern nobody.
     #[must_use]
-    pub fn reads<T: Object>(self) -> Builder<K> {
-        self.watches::<T>(|_, _| Vec::new())
+    pub fn reads<T: Object>(mut self) -> Builder<K> {
+        self.sources.push(Box::new(|manager, listers, _, _| Source::read::<T>(manager.informers(), listers)));
+        self
     }
 
     /// Works only on what the gate admits.
