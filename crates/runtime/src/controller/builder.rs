@@ -107,7 +107,9 @@ impl<K: Object> Builder<K> {
     /// Has a kind in its cache before the first reconcile. Its changes concern nobody.
     #[must_use]
     pub fn reads<T: Object>(mut self) -> Builder<K> {
-        self.sources.push(Box::new(|manager, listers, _, _| Source::read::<T>(manager.informers(), listers)));
+        self.sources.push(Box::new(|manager, kinds, listers, _, _| {
+            Source::read::<T>(manager.informers(), kinds, listers)
+        }));
         self
     }
 

@@ -101,8 +101,15 @@ impl Source {
     }
 
     /// A kind whose objects concern nobody: there is nothing to decode.
-    pub(super) fn read<T: Object>(informers: &Informers, listers: &Listers) -> Source {
+    pub(super) fn read<T: Object>(
+        informers: &Informers,
+        kinds: Option<&Arc<Kinds>>,
+        listers: &Listers,
+    ) -> Source {
         let informer = informers.of::<T>();
+        if let Some(kinds) = kinds {
+            kinds.whole(&informer);
+        }
         listers.add(&informer);
         Source::new(&informer, &T::kind(&()), Box::new(|_| Vec::new()))
     }
