@@ -286,7 +286,7 @@ fn follow(manager: &Manager, queue: bool, workers: bool) -> Follow {
                     inspector.set(worker_settings(&config));
                 }
             }
-            std::future::pending().await
+            std::future::pending::<()>().await;
         })
     })
 }
