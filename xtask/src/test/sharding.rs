@@ -11,7 +11,7 @@ use crate::workspace::{Profile, Workspace};
 /// One claim: the verdict is good.
 pub fn run(workspace: &Workspace) -> Result<Counts> {
     let binary = workspace.build("shoal", Profile::Debug)?;
-    let story = ["demo", "sharding", "--objects", "1000", "--changes", "100", "--lease", "3"];
+    let story = ["demo", "sharding", "--objects", "1000", "--changes", "50", "--lease", "4"];
     let status = Command::new(&binary).args(story).status();
     let passed = u64::from(status.context("running shoal demo sharding")?.success());
     Ok(Counts { passed, failed: 1 - passed })

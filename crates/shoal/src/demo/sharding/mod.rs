@@ -21,6 +21,7 @@ use rustix::process::Signal;
 use shoal_objects::Clock;
 use shoal_runtime::client::{Options, Places, infer_from};
 use shoal_runtime::monotonic::Monotonic;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use figures::Burst;
@@ -145,6 +146,7 @@ struct Play<'a> {
     lease: Duration,
     chapters: Vec<Chapter>,
     outages: Vec<(Micros, Micros)>,
+    changing: Option<JoinHandle<()>>,
     burst: Option<Burst>,
     figures: Option<Figures>,
 }
@@ -167,17 +169,19 @@ async fn tell(args: &Args, folder: &Path, stage: &Stage) -> anyhow::Result<Verdi
         lease,
         chapters: Vec::new(),
         outages: Vec::new(),
+        changing: None,
         burst: None,
         figures: None,
     };
     stage.say(&format!("a cluster runs; creating {} objects", args.objects));
     load.create().await?;
     let watching = tokio::spawn(load.clone().watch_tokens());
-    let changing = tokio::spawn(load.clone().keep_changing(args.changes));
     let outcome = play.story(args).await;
     load.end();
     if outcome.is_ok() {
-        changing.await?;
+        if let Some(changing) = play.changing.take() {
+            changing.await?;
+        }
         stage.say("no more changes; every object is to be up to date");
         load.settled(play.bound()).await?;
         sleep(Duration::from_millis(300)).await;
@@ -198,6 +202,12 @@ impl Play<'_> {
         self.begin("one replica takes everything");
         self.fleet.start("1")?;
         self.at_rest(1).await?;
+        self.load.settled(PATIENCE * 4).await?;
+        // Before that nobody was there to be waited for.
+        self.outages.push((0, self.fleet.now()));
+        self.changing = Some(tokio::spawn(self.load.clone().keep_changing(args.changes)));
+        self.stage
+            .say(&format!("  every object is up to date; from now on {} change each second", args.changes));
         if args.figures {
             self.burst = Some(self.burst().await?);
         }
