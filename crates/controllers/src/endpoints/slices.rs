@@ -38,7 +38,13 @@ pub fn is_of(slice: &EndpointSlice, service: &Service) -> bool {
 
 /// Endpoints that go into slices together: of one address family and with the same ports.
 #[derive(Default)]
-pub(super) struct Groups(BTreeMap<(String, Vec<PortKey>), (Vec<EndpointPort>, Vec<Endpoint>)>);
+pub(super) struct Groups(BTreeMap<(String, Vec<PortKey>), Group>);
+
+#[derive(Default)]
+struct Group {
+    ports: Vec<EndpointPort>,
+    endpoints: Vec<Endpoint>,
+}
 
 impl Groups {
     pub(super) fn add(
@@ -48,7 +54,9 @@ impl Groups {
         endpoints: impl IntoIterator<Item = Endpoint>,
     ) {
         let key = (family.to_owned(), ports.iter().map(port_key).collect());
-        self.0.entry(key).or_insert_with(|| (ports.to_vec(), Vec::new())).1.extend(endpoints);
+        let group = self.0.entry(key).or_default();
+        group.ports = ports.to_vec();
+        group.endpoints.extend(endpoints);
     }
 }
 
@@ -88,7 +96,7 @@ pub(super) fn assign(
     let mut plan = Plan::default();
     let mut free: Vec<&EndpointSlice> = existing.iter().map(AsRef::as_ref).collect();
     free.sort_by_key(|slice| slice.metadata.name.clone());
-    for ((family, key), (ports, mut endpoints)) in wanted.0 {
+    for ((family, key), Group { ports, mut endpoints }) in wanted.0 {
         endpoints.sort_by_key(|endpoint| endpoint.target_ref.as_ref().and_then(|target| target.name.clone()));
         let fits = |slice: &&EndpointSlice| {
             slice.address_type == family

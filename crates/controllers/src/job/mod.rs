@@ -118,7 +118,10 @@ async fn act(
         }
     }
     let wanted = plan.create.len();
-    let pods = plan.create.iter().filter_map(|index| pod::create(job, *index, &shared.entropy)).collect();
+    let failed = |index: &Option<i32>| index.and_then(|index| plan.failures.get(&index).copied());
+    let make =
+        |index: &Option<i32>| pod::create(job, *index, failed(index).unwrap_or_default(), &shared.entropy);
+    let pods = plan.create.iter().filter_map(make).collect();
     let made = children::create(context, job, &shared.pending, pods).await;
     let missing = i32::try_from(wanted - made.created).unwrap_or(i32::MAX);
     let active = plan.status.active.unwrap_or_default() - missing;

@@ -28,6 +28,8 @@ const MAX_UNCOUNTED: usize = 500;
 pub struct Plan {
     /// Pods to create: their indexes, or nothing for a Job without.
     pub create: Vec<Option<i32>>,
+    /// How often indexes have failed, for Jobs that limit it by index.
+    pub failures: BTreeMap<i32, i32>,
     /// Names of pods to delete.
     pub delete: Vec<String>,
     /// Names of pods whose finalizer goes, after the status is written.
@@ -99,7 +101,7 @@ struct Facts {
     uncounted: usize,
     done: BTreeSet<i32>,
     failed_indexes: BTreeSet<i32>,
-    failures_by_index: BTreeMap<i32, i32>,
+    failures_by_index: BTreeMap<i32, (i32, Option<Timestamp>)>,
     fail_job: Option<String>,
     last_failure: Option<Timestamp>,
     failures: i64,
@@ -185,9 +187,12 @@ impl Facts {
                 self.fail_job.get_or_insert_with(|| why.clone());
             }
             if let Some(index) = index {
-                let failures = self.failures_by_index.entry(index).or_default();
-                *failures += i32::from(verdict != Verdict::Ignore);
-                let over = per_index(job).is_some_and(|limit| *failures > limit);
+                // Each pod knows how often its index has failed before it.
+                let failures = pod::failures(pod).saturating_add(i32::from(verdict != Verdict::Ignore));
+                let (known, last) = self.failures_by_index.entry(index).or_default();
+                *known = failures.max(*known);
+                *last = ended(pod).max(*last);
+                let over = per_index(job).is_some_and(|limit| *known > limit);
                 if over || verdict == Verdict::FailIndex {
                     self.failed_indexes.insert(index);
                 }
@@ -352,8 +357,9 @@ fn manage(job: &Job, facts: &Facts, (active, going): (&[&Pod], &[&Pod]), plan: &
         return;
     }
     present.extend(going.iter().filter_map(|pod| pod::index(pod)));
-    if let Some(wait) = back_off(facts, now) {
-        plan.again = Some(plan.again.map_or(wait, |again| again.min(wait)));
+    let by_index = per_index(job).is_some();
+    if let Some(wait) = back_off((facts.failures, facts.last_failure), now).filter(|_| !by_index) {
+        plan.look_after(wait);
         return;
     }
     let missing = (wanted - kept - going.len()).min(BURST);
@@ -362,15 +368,37 @@ fn manage(job: &Job, facts: &Facts, (active, going): (&[&Pod], &[&Pod]), plan: &
         let free = |index: &i32| {
             !facts.done.contains(index) && !facts.failed_indexes.contains(index) && !present.contains(index)
         };
-        (0..limit).filter(free).take(missing).map(Some).collect()
+        let mut indexes = Vec::new();
+        for index in (0..limit).filter(free) {
+            let failed = facts.failures_by_index.get(&index).filter(|_| by_index);
+            match failed.and_then(|(count, last)| back_off((i64::from(*count), *last), now)) {
+                // One that fails does not hold up the others.
+                Some(wait) => plan.look_after(wait),
+                None => indexes.push(Some(index)),
+            }
+            if indexes.len() == missing {
+                break;
+            }
+        }
+        indexes
     } else {
         vec![None; missing]
     };
+    if by_index {
+        plan.failures = facts.failures_by_index.iter().map(|(index, (count, _))| (*index, *count)).collect();
+    }
 }
 
-fn back_off(facts: &Facts, now: Timestamp) -> Option<Duration> {
-    let since = facts.last_failure?;
-    let doublings = u32::try_from((facts.failures - 1).clamp(0, 6)).unwrap_or_default();
+impl Plan {
+    fn look_after(&mut self, wait: Duration) {
+        self.again = Some(self.again.map_or(wait, |again| again.min(wait)));
+    }
+}
+
+/// How long to wait after so many failures, the last at this time.
+fn back_off((failures, last): (i64, Option<Timestamp>), now: Timestamp) -> Option<Duration> {
+    let since = last?;
+    let doublings = u32::try_from((failures - 1).clamp(0, 6)).unwrap_or_default();
     let delay = (BACK_OFF << doublings).min(MAX_BACK_OFF);
     let left = since.as_second() + delay - now.as_second();
     u64::try_from(left).ok().filter(|left| *left > 0).map(Duration::from_secs)

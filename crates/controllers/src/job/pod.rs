@@ -10,6 +10,8 @@ use crate::{claim, pods};
 pub const TRACKING: &str = "batch.kubernetes.io/job-tracking";
 /// Which part of an indexed Job the pod does.
 pub const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+/// How often the index of a pod has failed before it.
+const FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
 const INDEX_VARIABLE: &str = "JOB_COMPLETION_INDEX";
 
 /// Whether the Job's pods have indexes.
@@ -22,13 +24,19 @@ pub fn index(pod: &Pod) -> Option<i32> {
     pod.metadata.annotations.as_ref()?.get(INDEX)?.parse().ok()
 }
 
+/// How often the pod's index has failed before it.
+pub fn failures(pod: &Pod) -> i32 {
+    let annotations = pod.metadata.annotations.as_ref();
+    annotations.and_then(|annotations| annotations.get(FAILURES)?.parse().ok()).unwrap_or_default()
+}
+
 /// Whether the Job has not yet let the pod go.
 pub fn is_tracked(pod: &Pod) -> bool {
     pod.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == TRACKING)
 }
 
-/// A pod of the Job.
-pub fn create(job: &Job, index: Option<i32>, entropy: &Entropy) -> Option<Pod> {
+/// A pod of the Job; `failures` is how often its index has failed.
+pub fn create(job: &Job, index: Option<i32>, failures: i32, entropy: &Entropy) -> Option<Pod> {
     let template = &job.spec.as_ref()?.template;
     let (name, namespace) = (job.metadata.name.as_deref()?, job.metadata.namespace.as_deref()?);
     let owner = claim::reference(job)?;
@@ -39,6 +47,10 @@ pub fn create(job: &Job, index: Option<i32>, entropy: &Entropy) -> Option<Pod> {
         let text = index.to_string();
         pod.metadata.annotations.get_or_insert_default().insert(INDEX.to_owned(), text.clone());
         pod.metadata.labels.get_or_insert_default().insert(INDEX.to_owned(), text);
+        if job.spec.as_ref()?.backoff_limit_per_index.is_some() {
+            let annotations = pod.metadata.annotations.get_or_insert_default();
+            annotations.insert(FAILURES.to_owned(), failures.to_string());
+        }
         let spec = pod.spec.as_mut()?;
         spec.hostname = Some(prefix);
         for container in spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten()) {

@@ -32,7 +32,8 @@ impl World {
         let now = Timestamp::from_second(self.second).unwrap();
         let plan = plan(&self.job, &self.pods, now);
         for index in &plan.create {
-            let mut pod = pod::create(&self.job, *index, &self.entropy).unwrap();
+            let failures = index.and_then(|index| plan.failures.get(&index).copied()).unwrap_or_default();
+            let mut pod = pod::create(&self.job, *index, failures, &self.entropy).unwrap();
             self.made += 1;
             pod.metadata.uid = Some(format!("u{}", self.made));
             self.pods.push(Arc::new(pod));
@@ -219,4 +220,25 @@ fn a_pod_that_is_going_keeps_its_place_if_only_ended_ones_are_replaced() {
         pod.metadata.deletion_timestamp = Some(Time(Timestamp::from_second(900).unwrap()));
         assert_eq!(world.act().create.len(), expected, "{policy}");
     }
+}
+
+#[test]
+fn an_index_that_fails_too_often_fails_alone() {
+    let limits =
+        json!({"completions": 2, "parallelism": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 1});
+    let mut world = World::new(limits);
+    assert_eq!(world.act().create, [Some(0)]);
+    world.end(0, "Failed", 1);
+    assert_eq!(world.act().create, [Some(1)], "the first waits, the second need not");
+    world.end(1, "Succeeded", 0);
+    world.settle();
+    world.second += 10;
+    assert_eq!(world.act().create, [Some(0)]);
+    assert_eq!(pod::failures(&world.pods[2]), 1);
+    // The first failure may be forgotten meanwhile: the second pod knows of it.
+    world.pods.remove(0);
+    world.end(1, "Failed", 1);
+    world.settle();
+    assert_eq!(world.status().failed_indexes.as_deref(), Some("0"));
+    assert_eq!(world.ended().as_deref(), Some("FailedIndexes"));
 }

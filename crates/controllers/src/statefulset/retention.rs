@@ -33,32 +33,21 @@ pub fn holder(set: &StatefulSet, condemned: bool) -> Holder {
 /// Gives the claim the owner that it should have. A claim that someone else controls is left alone.
 pub fn hold(claim: &mut PersistentVolumeClaim, set: &StatefulSet, pod: Option<&Pod>, holder: Holder) {
     let set_reference = set.controller_owner_ref(&());
-    let pod_reference = pod.and_then(|pod| pod.controller_owner_ref(&()));
-    let is = |one: &OwnerReference, other: &Option<OwnerReference>| {
-        other.as_ref().is_some_and(|other| other.uid == one.uid)
+    // An earlier pod of the same name counts as well.
+    let ours = |reference: &OwnerReference| {
+        set_reference.as_ref().is_some_and(|own| own.uid == reference.uid)
+            || (reference.kind == "Pod" && Some(&reference.name) == pod_name(pod))
     };
     let present = claim.metadata.owner_references.clone().unwrap_or_default();
-    let foreign = present.iter().any(|reference| {
-        reference.controller == Some(true)
-            && !is(reference, &set_reference)
-            // An earlier pod of the same name.
-            && !(reference.kind == "Pod" && Some(&reference.name) == pod_name(pod))
-    });
-    if foreign {
+    if present.iter().any(|reference| reference.controller == Some(true) && !ours(reference)) {
         return;
     }
     let wanted = match holder {
         Holder::Nobody => None,
         Holder::Set => set_reference.clone(),
-        Holder::Pod => pod_reference.clone(),
+        Holder::Pod => pod.and_then(|pod| pod.controller_owner_ref(&())),
     };
-    if present.iter().any(|reference| is(reference, &wanted)) && present.len() == 1 {
-        return;
-    }
-    let stays = |reference: &OwnerReference| {
-        !is(reference, &set_reference) && !(reference.kind == "Pod" && Some(&reference.name) == pod_name(pod))
-    };
-    let mut next: Vec<OwnerReference> = present.into_iter().filter(stays).collect();
+    let mut next: Vec<OwnerReference> = present.into_iter().filter(|reference| !ours(reference)).collect();
     next.extend(wanted);
     claim.metadata.owner_references = (!next.is_empty()).then_some(next);
 }
