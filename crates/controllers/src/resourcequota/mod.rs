@@ -44,7 +44,7 @@ async fn reconcile(context: Context<ResourceQuota>) -> Result<Action> {
     let spec = quota.spec.clone().unwrap_or_default();
     let hard = spec.hard.clone().unwrap_or_default();
     let mut used = from_caches(&context, &spec);
-    let counted: Vec<&String> = hard.keys().filter(|name| usage::counted(name).is_some()).collect();
+    let counted: Vec<String> = hard.keys().filter(|name| usage::counted(name).is_some()).cloned().collect();
     if !counted.is_empty() {
         count(&context, &counted, &mut used).await?;
     }
@@ -74,7 +74,7 @@ fn from_caches(context: &Context<ResourceQuota>, spec: &ResourceQuotaSpec) -> Am
 }
 
 /// Asks the server how many objects there are.
-async fn count(context: &Context<ResourceQuota>, names: &[&String], used: &mut Amounts) -> Result<()> {
+async fn count(context: &Context<ResourceQuota>, names: &[String], used: &mut Amounts) -> Result<()> {
     let discovery = Discovery::ask(context.client()).await?;
     for name in names {
         let Some((plural, group)) = usage::counted(name) else { continue };
@@ -87,7 +87,7 @@ async fn count(context: &Context<ResourceQuota>, names: &[&String], used: &mut A
         let first = api.list_metadata(&ListParams::default().limit(1)).await?;
         let more = first.metadata.remaining_item_count.unwrap_or(0);
         let number = i64::try_from(first.items.len()).unwrap_or(i64::MAX).saturating_add(more);
-        used.insert((*name).clone(), Quantity::new(number, Format::DecimalSi));
+        used.insert(name.clone(), Quantity::new(number, Format::DecimalSi));
     }
     Ok(())
 }
