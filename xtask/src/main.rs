@@ -27,7 +27,7 @@ struct Cli {
 enum Command {
     /// Get missing tools, then run every test.
     Test(test::Options),
-    /// Kill a server again and again while it writes, and look for what is lost.
+    /// Kill servers and replicas again and again, and look for what is lost.
     Soak(soak::Options),
     /// Search seeded worlds full of faults for a broken promise.
     Simulate(simulate::Options),

@@ -2,6 +2,9 @@
 
 mod group;
 mod placement;
+mod processes;
+
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
@@ -15,6 +18,9 @@ struct Options {
     /// Measure only these parts, comma-separated.
     #[arg(long, value_delimiter = ',')]
     only: Vec<Part>,
+    /// The `shoal` whose processes are measured.
+    #[arg(long, value_name = "FILE")]
+    shoal: PathBuf,
 }
 
 /// What can be measured by itself.
@@ -22,6 +28,8 @@ struct Options {
 enum Part {
     /// What moves where, on paper.
     Placement,
+    /// Replicas that are killed, stopped and scaled.
+    Processes,
 }
 
 fn main() -> Result<()> {
@@ -29,6 +37,9 @@ fn main() -> Result<()> {
     let wanted = |part| options.only.is_empty() || options.only.contains(&part);
     if wanted(Part::Placement) {
         placement::run(options.quick)?;
+    }
+    if wanted(Part::Processes) {
+        processes::run(&options.shoal, options.quick)?;
     }
     Ok(())
 }

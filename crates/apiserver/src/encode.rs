@@ -110,6 +110,11 @@ fn write_json<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
 }
 
 impl Draft {
+    /// A stored object that was edited: its text before and behind the revision. Nothing in the index has changed.
+    pub fn edited(head: Vec<u8>, tail: Vec<u8>, index: Bytes) -> Draft {
+        Draft { head, tail, entries: 0..0, index }
+    }
+
     /// The finished buffer for this revision.
     pub fn seal(&self, kind: EventKind, revision: u64) -> Encoded {
         let mut digits = itoa::Buffer::new();

@@ -119,6 +119,8 @@ pub struct Inner {
     pub outbound: outbound::Pool,
     /// Applies that changed nothing.
     pub repeated: handlers::repeated::Memory,
+    /// Revisions whose objects are known to be valid.
+    pub proven: handlers::edited::Proven,
     /// One writer at a time in namespaces with quotas.
     pub quota_locks: QuotaLocks,
     /// The CustomResourceDefinitions in force.
@@ -213,6 +215,7 @@ impl Server {
             policies: admission::policies::Compiled::default(),
             outbound: outbound::Pool::default(),
             repeated: handlers::repeated::Memory::default(),
+            proven: handlers::edited::Proven::default(),
             quota_locks: QuotaLocks::default(),
             definitions: definitions::Definitions::default(),
             kinds_changed: Arc::default(),

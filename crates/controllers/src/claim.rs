@@ -38,8 +38,11 @@ pub fn claim(owner: &ObjectMeta, selector: &LabelSelector, object: &ObjectMeta) 
 /// that nobody controls. `T` was named with `owns`.
 pub fn candidates<K: Object, T: Object>(context: &Context<K>, selector: &LabelSelector) -> Vec<Arc<T>> {
     let mut candidates = context.children::<T>();
-    let matching = context.lister::<T>().select_in(&context.key().namespace, selector);
-    candidates.extend(matching.into_iter().filter(|object| owner::controller_of(object.meta()).is_none()));
+    let lister = context.lister::<T>();
+    // Those that somebody controls are many and are not decoded.
+    let matching = lister.select_metas(Some(&context.key().namespace), selector);
+    let orphans = matching.iter().filter(|object| object.controller().is_none());
+    candidates.extend(orphans.filter_map(|object| lister.decode(object)));
     candidates
 }
 

@@ -1,6 +1,10 @@
 //! The built-in controllers of Kubernetes, on the framework and through the public API only.
 //!
 //! One folder each. `plan` decides purely from what was read; the controller beside it reads, acts and reports.
+//!
+//! What they share: `claim` (who owns what), `children` (pods in growing batches, and the events about them), `pending`
+//! (children that were written and are not yet seen), `written` (statuses that carry state from one reconcile to the
+//! next), `revisions` (the templates that a set has had) and `scale` (the scale subresource of any kind).
 
 #![cfg_attr(test, allow(clippy::needless_pass_by_value, reason = "tests read better with literals"))]
 

@@ -9,6 +9,7 @@ pub mod json_path;
 pub mod managed_fields;
 pub mod meta;
 pub mod names;
+pub mod outline;
 pub mod patch;
 pub mod quantity;
 pub mod schema;

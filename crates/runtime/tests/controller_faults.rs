@@ -4,15 +4,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use parking_lot::Mutex;
 use serde_json::json;
-use shoal_objects::Entropy;
+use shoal_objects::{Clock, Entropy};
 use shoal_runtime::config::Config;
 use shoal_runtime::manager::Stopper;
 use shoal_runtime::worker::{self, Patience};
@@ -314,6 +314,51 @@ async fn reconcilers_that_panic_hang_or_ignore_their_cancellation_harm_no_other(
     let begun = Instant::now();
     bench.stop().await;
     assert!(begun.elapsed() < Duration::from_secs(11), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn jumps_of_the_time_of_day_move_no_timer_and_silence_no_event() {
+    let cluster = Cluster::builder().seed(7).start().await;
+    let (wall, right, runs) = (Arc::new(AtomicI64::new(0)), cluster.clock(), Arc::new(AtomicUsize::new(0)));
+    let (jumped, counted) = (wall.clone(), runs.clone());
+    let mut manager = Manager::builder("test")
+        .client(cluster.client())
+        .config(Config::default())
+        .clock(Clock::from_fn(move || right.now().plus_seconds(jumped.load(Ordering::Relaxed))))
+        .embedded()
+        .leader_election()
+        .build()
+        .await
+        .unwrap();
+    let reconcile = move |context: Context<Namespace>| {
+        let run = counted.fetch_add(1, Ordering::Relaxed);
+        async move {
+            if let Some(namespace) = context.object() {
+                context.recorder().normal(&*namespace, "Looked", format!("for the {run}th time"));
+            }
+            Ok(Action::after(Duration::from_secs(10)))
+        }
+    };
+    manager.add(
+        Controller::of::<Namespace>("clock")
+            .with_labels("kubernetes.io/metadata.name=default")
+            .reconcile(reconcile),
+    );
+    let stopper = manager.stopper();
+    let running = tokio::spawn(manager.run());
+    sleep(Duration::from_secs(5)).await;
+    for jump in [3600, -3600, -3600, 3600] {
+        wall.fetch_add(jump, Ordering::Relaxed);
+        let before = runs.load(Ordering::Relaxed);
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(runs.load(Ordering::Relaxed) - before, 6, "after a jump of {jump} s");
+    }
+    stopper.stop();
+    running.await.unwrap().unwrap();
+    let events = cluster.http().get("/api/v1/namespaces/default/events").await.json();
+    let looked: u64 =
+        events["items"].as_array().unwrap().iter().filter_map(|event| event["count"].as_u64()).sum();
+    assert_eq!(looked, 25, "{events}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Namespace;
 use parking_lot::Mutex;
-use shoal_runtime::ObjectKey;
 use shoal_runtime::config::{Config, Source};
 use shoal_runtime::manager::{Component, Error, Manager, Phase, Stop};
-use shoal_testkit::{Cluster, eventually};
+use shoal_runtime::{Action, Context, Controller, ObjectKey};
+use shoal_testkit::{Cluster, Effect, FaultLayer, Rule, eventually};
 use tokio::time::{Instant, sleep};
 
 /// What happened, in order.
@@ -383,6 +384,116 @@ async fn a_rejected_change_of_settings_is_seen_in_inspection_metrics_and_events(
     let reasons: Vec<&str> =
         events["items"].as_array().unwrap().iter().filter_map(|event| event["reason"].as_str()).collect();
     assert!(reasons.contains(&"ConfigRejected") && reasons.contains(&"ConfigApplied"), "{events}");
+}
+
+/// A manager with these settings behind a network that can fail.
+async fn set(yaml: &str, environment: &[(&str, &str)], faults: &FaultLayer, cluster: &Cluster) -> Manager {
+    let variable = |name: &str| {
+        environment.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+    };
+    let config = Config::parse(yaml, &variable).unwrap();
+    let builder = Manager::builder("test").client(cluster.client_through(faults)).config(config);
+    builder.embedded().build().await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_environment_sets_the_caches_of_the_manager() {
+    let (cluster, faults) = (Cluster::builder().seed(7).start().await, FaultLayer::new(1));
+    let environment =
+        [("INFORMER_CACHE_SIZE", "2"), ("LIST_TIMEOUT", "5s"), ("ENABLE_INCREMENTAL_SYNC", "false")];
+    let manager = set("", &environment, &faults, &cluster).await;
+    faults.add(Rule::all(Effect::Delay(Duration::from_secs(3600))).times(1));
+    let begun = Instant::now();
+    let namespaces = manager.informers().of::<Namespace>();
+    namespaces.synced().await;
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_secs(5) && took < Duration::from_secs(10), "LIST_TIMEOUT: {took:?}");
+    assert!(namespaces.lister().list().len() > 2);
+    assert_eq!(namespaces.lister().decoded_len(), 2, "INFORMER_CACHE_SIZE");
+    let lists = namespaces.stats().lists.load(Ordering::Relaxed);
+    faults.disconnect();
+    sleep(Duration::from_secs(60)).await;
+    assert!(namespaces.stats().lists.load(Ordering::Relaxed) > lists, "ENABLE_INCREMENTAL_SYNC");
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_of_workers_queue_and_reconcile_are_those_of_every_controller() {
+    let (cluster, faults) = (Cluster::builder().seed(7).start().await, FaultLayer::new(1));
+    let yaml = "{workers: 3, queueConfig: {maxRetries: 2, baseDelay: 1s, maxDelay: 2s, rateLimiterQPS: 100},
+        reconcileConfig: {timeout: 10s, resyncPeriod: 0s, maxConcurrent: 2}}";
+    let mut manager = set(yaml, &[], &faults, &cluster).await;
+    let (runs, at_once) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new((0, 0))));
+    let (noted, counted, start) = (runs.clone(), at_once.clone(), Instant::now());
+    let reconcile = move |context: Context<Namespace>| {
+        let (runs, at_once) = (noted.clone(), counted.clone());
+        async move {
+            {
+                let mut at_once = at_once.lock();
+                at_once.0 += 1;
+                at_once.1 = at_once.1.max(at_once.0);
+            }
+            let _end = Leaving(at_once);
+            if &*context.key().name == "default" {
+                runs.lock().push(start.elapsed().as_secs());
+                std::future::pending::<()>().await;
+            }
+            sleep(Duration::from_secs(1)).await;
+            Ok(Action::done())
+        }
+    };
+    manager.add(Controller::of::<Namespace>("spaces").reconcile(reconcile));
+    let stopper = manager.stopper();
+    let run = tokio::spawn(manager.run());
+    sleep(Duration::from_secs(300)).await;
+    // Ten seconds each, after a pause of one and of two; then it is parked, and there is no resync.
+    assert_eq!(*runs.lock(), [0, 11, 23]);
+    assert_eq!(*at_once.lock(), (0, 2), "maxConcurrent is below workers");
+    stopper.stop();
+    run.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_the_file_reaches_controllers_that_run() {
+    let cluster = Cluster::builder().seed(7).start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config.yaml");
+    let yaml = |timeout: &str, delay: &str| {
+        let queue =
+            format!("{{maxRetries: 1000, baseDelay: {delay}, maxDelay: {delay}, rateLimiterQPS: 100}}");
+        std::fs::write(&file, format!("{{queueConfig: {queue}, reconcileConfig: {{timeout: {timeout}}}}}"))
+            .unwrap();
+    };
+    yaml("10s", "1s");
+    let builder =
+        Manager::builder("test").client(cluster.client()).config_source(Source::file(&file).unwrap());
+    let mut manager = builder.embedded().build().await.unwrap();
+    let (runs, start) = (Arc::new(Mutex::new(Vec::new())), Instant::now());
+    let noted = runs.clone();
+    let controller = Controller::of::<Namespace>("spaces").with_labels("kubernetes.io/metadata.name=default");
+    manager.add(controller.reconcile(move |_: Context<Namespace>| {
+        noted.lock().push(start.elapsed().as_secs());
+        std::future::pending()
+    }));
+    let stopper = manager.stopper();
+    let run = tokio::spawn(manager.run());
+    sleep(Duration::from_secs(15)).await;
+    assert_eq!(*runs.lock(), [0, 11]);
+    yaml("2s", "5s");
+    sleep(Duration::from_secs(600)).await;
+    let runs = runs.lock().clone();
+    let pauses: Vec<u64> = runs.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(pauses[3..].iter().all(|pause| *pause == 7), "two seconds of work, five of waiting: {pauses:?}");
+    stopper.stop();
+    run.await.unwrap().unwrap();
+}
+
+/// Counts a reconcile out, however it ends.
+struct Leaving(Arc<Mutex<(usize, usize)>>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.lock().0 -= 1;
+    }
 }
 
 #[tokio::test(start_paused = true)]

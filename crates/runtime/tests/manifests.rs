@@ -8,10 +8,12 @@ use kube::api::{Api, PostParams};
 use kube::core::ObjectMeta;
 use serde_json::{Value, json};
 use shoal_runtime::config::Config;
-use shoal_runtime::{Action, Context, Controller, Manager, ObjectKey, Result};
+use shoal_runtime::shard::{self, ShardingOptions};
+use shoal_runtime::{Action, Context, Controller, Manager, ObjectKey, Result, Writer};
 use shoal_testkit::{Cluster, eventually};
 
 const CONTROLLER: &str = include_str!("../../../docs/manifests/controller.yaml");
+const SHARDING: &str = include_str!("../../../docs/manifests/sharding.yaml");
 const MONITOR: &str = include_str!("../../../docs/manifests/servicemonitor.yaml");
 
 const ACCOUNT: &str = "system:serviceaccount:label-mirror:label-mirror";
@@ -167,5 +169,42 @@ async fn the_rights_of_the_manifests_are_enough_and_no_more() {
     }
     for path in ["/api/v1/namespaces", "/api/v1/namespaces/default/configmaps"] {
         assert_eq!(intruder.post(path, &object).await.status, 403, "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rights_of_a_sharded_controller_are_enough() {
+    let cluster = Cluster::builder().seed(7).start().await;
+    apply(&cluster, &objects(CONTROLLER)).await;
+    apply(&cluster, &objects(SHARDING)).await;
+    // Somebody with more rights installs the kind.
+    Writer::new(cluster.client(), "admin").apply(&shard::crd(), None).await.unwrap();
+    let mut replicas = Vec::new();
+    for name in ["one", "two"] {
+        let options = ShardingOptions::new().slots(32).name(name).namespace("label-mirror");
+        let mut manager = Manager::builder("label-mirror")
+            .client(cluster.client_as(ACCOUNT, &GROUPS))
+            .embedded()
+            .sharded(options)
+            .build()
+            .await
+            .unwrap();
+        manager.add(Controller::of::<ConfigMap>("label-mirror").reads::<Namespace>().reconcile(mirror));
+        replicas.push((manager.stopper(), manager.metrics().clone(), tokio::spawn(manager.run())));
+    }
+    let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), "default");
+    for n in 0..8 {
+        let map = serde_json::from_value(json!({"metadata": {"name": format!("m{n}")}})).unwrap();
+        maps.create(&PostParams::default(), &map).await.unwrap();
+    }
+    tokio::time::sleep(std::time::Duration::from_secs(120)).await;
+    for map in maps.list(&Default::default()).await.unwrap() {
+        assert!(map.labels().contains_key("kubernetes.io/metadata.name"), "{}", map.name_any());
+    }
+    for (stopper, metrics, running) in replicas {
+        stopper.stop();
+        running.await.unwrap().unwrap();
+        let text = metrics.text();
+        assert!(text.contains("controller_reconcile_errors_total{controller=\"label-mirror\"} 0"), "{text}");
     }
 }

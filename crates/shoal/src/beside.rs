@@ -9,7 +9,7 @@ use shoal_controllers::scheduler;
 use shoal_node::simulated;
 use shoal_objects::{Clock, Entropy};
 use shoal_runtime::Manager;
-use shoal_runtime::config::Config;
+use shoal_runtime::config::{Config, Informer};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -20,6 +20,9 @@ use crate::parts::Part;
 const STOP_WITHIN: Duration = Duration::from_secs(2);
 /// Between a failure and the next try.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// Objects of a kind that are kept decoded.
+const DECODED: usize = 200_000;
 
 /// The parts that run, each on a task of its own.
 pub struct Beside {
@@ -71,6 +74,12 @@ impl Beside {
     }
 }
 
+/// Everything shares one process and its caches: what one has decoded, the others need, too.
+fn config() -> Config {
+    let informer = Informer { cache_size: DECODED, ..Informer::default() };
+    Config { informer, ..Config::default() }
+}
+
 /// Runs a manager until it is asked to stop. One that fails is made anew.
 async fn keep_running(
     name: &'static str,
@@ -79,7 +88,7 @@ async fn keep_running(
     mut stopped: watch::Receiver<bool>,
 ) {
     loop {
-        let builder = Manager::builder(name).client(client.clone()).config(Config::default());
+        let builder = Manager::builder(name).client(client.clone()).config(config());
         let error = match builder.embedded().stop_deadline(STOP_WITHIN).build().await {
             Err(error) => error,
             Ok(mut manager) => {

@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-use crate::{run, shards, up};
+use crate::{demo, run, shards, up};
 
 /// A Kubernetes cluster in one small process
 #[derive(Parser)]
@@ -24,27 +24,40 @@ enum Command {
     Up(up::Args),
     Run(run::Args),
     Shards(shards::Args),
+    Demo(demo::Args),
+    #[command(hide = true)]
+    DemoReplica(demo::sharding::replica::Args),
 }
 
 /// Reads the command line and does what it says. `started` is when the process began.
 pub fn run(started: Instant) -> anyhow::Result<()> {
+    demo::sharding::end_with_parent();
     let cli = Cli::parse();
     match cli.command {
         Command::Up(args) => {
-            log_for_people();
+            log_for_people("warn");
             on_runtime(up::run(args, started))
         }
         // Its settings say how it logs.
         Command::Run(args) => on_runtime(run::run(args)),
         Command::Shards(args) => {
-            log_for_people();
+            log_for_people("warn");
             on_runtime(shards::run(args))
+        }
+        Command::Demo(args) => {
+            // A story has faults on purpose; what they cost its driver is no news.
+            log_for_people("off");
+            on_runtime(demo::run(args))
+        }
+        Command::DemoReplica(args) => {
+            log_for_people("warn");
+            on_runtime(demo::sharding::replica::run(args))
         }
     }
 }
 
-fn log_for_people() {
-    let filter = EnvFilter::try_from_env("SHOAL_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+fn log_for_people(usual: &str) {
+    let filter = EnvFilter::try_from_env("SHOAL_LOG").unwrap_or_else(|_| EnvFilter::new(usual));
     let colours = std::io::stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
 }

@@ -3,6 +3,7 @@
 mod beside;
 mod cli;
 mod data_dir;
+mod demo;
 mod in_process;
 mod kubeconfig;
 mod parts;

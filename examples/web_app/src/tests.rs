@@ -58,3 +58,13 @@ async fn a_web_app_has_its_children_shows_their_state_and_goes_after_its_clean_u
         "{reasons:?}"
     );
 }
+
+#[test]
+fn the_how_to_shows_this_program_and_all_of_it() {
+    let (page, program) = (include_str!("../../../docs/how-to/write-an-operator.md"), include_str!("main.rs"));
+    let pieces: Vec<&str> = page.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    let shown: String = pieces.iter().filter(|piece| !piece.contains("#[cfg(test)]")).copied().collect();
+    let bare = |text: &str| text.split_whitespace().collect::<String>();
+    let whole = program.split_once("mod tests;").map(|(_, rest)| bare(rest));
+    assert_eq!(Some(bare(&shown)), whole);
+}

@@ -5,6 +5,7 @@ mod command;
 mod examples;
 mod kubectl;
 mod oracle;
+mod sharding;
 mod tools;
 mod transcript;
 
@@ -36,6 +37,8 @@ enum Step {
     Docs,
     /// The sharding protocol in simulated worlds.
     Simulation,
+    /// Replicas of a sharded controller as processes: killed, stopped, cut off, replaced and scaled.
+    Sharding,
     /// Programs outside the workspace that embed the server.
     Examples,
     /// Recorded behaviour of a real API server, replayed on `shoal up`, in memory and on disk.
@@ -47,10 +50,11 @@ enum Step {
 }
 
 impl Step {
-    const ALL: [Step; 7] = [
+    const ALL: [Step; 8] = [
         Step::Crates,
         Step::Docs,
         Step::Simulation,
+        Step::Sharding,
         Step::Examples,
         Step::Oracle,
         Step::Kubectl,
@@ -62,6 +66,7 @@ impl Step {
             Step::Crates => "tests of the crates",
             Step::Docs => "examples in the documentation",
             Step::Simulation => "the sharding protocol in simulated worlds",
+            Step::Sharding => "replicas that are killed, stopped and scaled",
             Step::Examples => "programs outside the workspace",
             Step::Oracle => "recorded behaviour of a real API server",
             Step::Kubectl => "everyday use with kubectl",
@@ -92,6 +97,7 @@ pub fn run(options: &Options) -> Result<bool> {
             Step::Crates => crates(),
             Step::Docs => docs(),
             Step::Simulation => simulation(),
+            Step::Sharding => sharding::run(&workspace),
             Step::Examples => examples::run(&workspace),
             Step::Oracle => oracle::run(&workspace, &tools, &options.scenarios),
             Step::Kubectl => kubectl::run(&workspace, &tools),

@@ -162,6 +162,11 @@ pub async fn is_unobserved(call: &Call<'_>) -> bool {
     true
 }
 
+/// Whether pods of the request's namespace, and what makes them, are looked at by the policy of the namespace.
+pub async fn has_pod_policy(call: &Call<'_>) -> bool {
+    pod_security::is_on(call).await
+}
+
 /// Whoever changes a role or binding must have all that it grants: labels count, for they may add the role to others.
 fn check_grants(call: &Call<'_>, object: &Value, old: &Value) -> Outcome<()> {
     let resource = &*call.target.resource;

@@ -76,39 +76,35 @@ impl Walk<'_> {
         };
         let described = types.get(id);
         let mut cursor = 0;
-        let mut fault = None;
-        map.retain(|key, value| {
-            if fault.is_some() {
-                return true;
-            }
-            let Some(field) = described.field_after(&mut cursor, key) else {
-                if self.unknown.len() < MAX_REPORTED {
-                    self.unknown.push(key.clone());
+        // Mostly all members stay.
+        let mut gone: Vec<String> = Vec::new();
+        for (key, value) in map.iter_mut() {
+            let kept = match described.field_after(&mut cursor, key) {
+                None => {
+                    if self.unknown.len() < MAX_REPORTED {
+                        self.unknown.push(key.clone());
+                    }
+                    false
                 }
-                return false;
-            };
-            if value.is_null() {
-                return false;
-            }
-            let noted = self.unknown.len();
-            match self.value(&field.shape, value) {
-                Ok(kept) => {
+                Some(_) if value.is_null() => false,
+                Some(field) => {
+                    let noted = self.unknown.len();
+                    let kept = self
+                        .value(&field.shape, value)
+                        .map_err(|wrong| wrong.inside(&described.name, key))?;
                     prefix(&mut self.unknown[noted..], key);
                     kept && !(field.empty == Empty::Omitted && is_empty(value))
                 }
-                Err(wrong) => {
-                    fault = Some(wrong.inside(&described.name, key));
-                    true
-                }
-            }
-        });
-        match fault {
-            Some(fault) => Err(fault),
-            None => {
-                add_plain_structs(types, id, map);
-                Ok(())
+            };
+            if !kept {
+                gone.push(key.clone());
             }
         }
+        for key in &gone {
+            map.remove(key);
+        }
+        add_plain_structs(types, id, map);
+        Ok(())
     }
 
     /// False when the value is one that Go writes as absent.

@@ -12,6 +12,7 @@ use crate::authorize::{Attributes, refusal};
 use crate::builtin;
 use crate::decode;
 use crate::handlers::create::{self, Written};
+use crate::handlers::edited::edited;
 use crate::handlers::ownership::{Ownership, Proposal, with_writer};
 use crate::handlers::repeated::Repeated;
 use crate::handlers::update::{Change, Facet, Present, modify_by};
@@ -38,6 +39,16 @@ pub async fn apply(call: &Call<'_>, facet: Facet) -> Outcome<Reply> {
             && repeated.is_known()
         {
             return call.answer_stored(200, stored).await;
+        }
+        if let (Ok(stored), Some(repeated)) = (&stored, &repeated)
+            && !dry_run
+            && let Some(written) = edited(call, stored).await
+        {
+            let written = written?;
+            if let Written::Stored(now) = &written {
+                repeated.remember(now);
+            }
+            return create::answer(call, 200, &written).await;
         }
         let config = match &config {
             Some(config) => config,

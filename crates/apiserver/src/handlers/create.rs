@@ -104,6 +104,7 @@ pub async fn insert(
                 reserved.keep();
                 charge.settle(call).await;
                 call.server.written(resource, &object).await;
+                call.server.proven.accepted(call, &object);
                 return Ok(Written::Stored(object));
             }
             Err(WriteError::Unavailable(why)) => return Err(Failure::unavailable(&why)),

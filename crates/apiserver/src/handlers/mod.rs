@@ -6,6 +6,7 @@ pub mod collection;
 pub mod create;
 pub mod custom;
 pub mod delete;
+pub mod edited;
 pub mod eviction;
 pub mod get;
 pub mod list;

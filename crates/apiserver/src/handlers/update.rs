@@ -234,6 +234,10 @@ pub async fn modify_by(
                 }
                 if let Written::Stored(object) = &written {
                     call.server.written(resource, object).await;
+                    match facet {
+                        Facet::Main => call.server.proven.accepted(call, object),
+                        _ => call.server.proven.carried(stored.revision, object.revision),
+                    }
                 }
                 return Ok(written);
             }

@@ -21,6 +21,7 @@ mod daemon_set;
 pub mod definition;
 mod deployment;
 mod disruption_budget;
+pub mod edits;
 pub mod endpoints;
 pub mod event;
 pub mod fields;

@@ -104,12 +104,10 @@ pub enum Conversion {
 /// All served resources.
 pub struct Registry {
     resources: Vec<Arc<Resource>>,
-    by_path: HashMap<PathKey, usize>,
+    /// Sorted by group, version and plural.
+    by_path: Vec<usize>,
     versions: Vec<usize>,
 }
-
-/// Group, version and plural.
-type PathKey = (Box<str>, Box<str>, Box<str>);
 
 const TABLE: &str = include_str!("resources.txt");
 const ALL: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
@@ -136,16 +134,19 @@ impl Registry {
     }
 
     fn new(resources: Vec<Arc<Resource>>) -> Registry {
-        let key = |r: &Resource| (r.group.clone(), r.version.clone(), r.plural.clone());
-        let by_path = resources.iter().enumerate().map(|(i, r)| (key(r), i)).collect();
+        let mut by_path: Vec<usize> = (0..resources.len()).collect();
+        by_path.sort_by(|a, b| resources[*a].path().cmp(&resources[*b].path()));
         let versions = version_order(&resources);
         Registry { resources, by_path, versions }
     }
 
     /// Finds a resource by the words of its path.
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
-        let key = (group.into(), version.into(), plural.into());
-        self.by_path.get(&key).map(|i| &self.resources[*i])
+        let wanted = (group, version, plural);
+        // Of several the last one counts.
+        let end = self.by_path.partition_point(|at| self.resources[*at].path() <= wanted);
+        let found = &self.resources[*self.by_path.get(end.checked_sub(1)?)?];
+        (found.path() == wanted).then_some(found)
     }
 
     /// All resources, in table order.
@@ -189,6 +190,11 @@ fn version_order(resources: &[Arc<Resource>]) -> Vec<usize> {
 }
 
 impl Resource {
+    /// What paths call it: group, version and plural.
+    fn path(&self) -> (&str, &str, &str) {
+        (&self.group, &self.version, &self.plural)
+    }
+
     /// Whether a stored object can be shown without conversion.
     pub fn shows_as_stored(&self, object: &Object) -> bool {
         self.conversion == Conversion::None

@@ -56,8 +56,8 @@ async fn reconcile(shared: Arc<Shared>, context: Context<CronJob>) -> Result<Act
     }
     for name in plan.replace.iter().chain(&plan.forget) {
         let Some(job) = owned.iter().find(|job| job.metadata.name.as_ref() == Some(name)) else { continue };
-        context.writer().delete(&**job).await?;
         shared.pending.deleted(context.key(), &**job);
+        context.writer().delete(&**job).await?;
         context.recorder().normal(&*cron, "SuccessfulDelete", format!("Deleted job {name}"));
     }
     let mut status = plan.status.clone();
@@ -72,9 +72,9 @@ async fn reconcile(shared: Arc<Shared>, context: Context<CronJob>) -> Result<Act
 }
 
 async fn start(shared: &Shared, context: &Context<CronJob>, cron: &CronJob, job: &Job) -> Result<Job> {
+    shared.pending.created(context.key(), job);
     match context.writer().create(job).await {
         Ok(started) => {
-            shared.pending.created(context.key(), &started);
             let name = started.metadata.name.as_deref().unwrap_or_default();
             context.recorder().normal(cron, "SuccessfulCreate", format!("Created job {name}"));
             Ok(started)

@@ -1,5 +1,6 @@
 //! DaemonSets: one pod on every node that wants it.
 
+mod backoff;
 pub mod nodes;
 pub mod plan;
 mod watch;
@@ -18,6 +19,7 @@ use shoal_runtime::{Action, Context, Controller, Result};
 use crate::pending::Pending;
 use crate::time::now;
 use crate::{children, claim, pods, revisions};
+use backoff::Backoff;
 use plan::{GENERATION, Plan, REVISION, TEMPLATE_GENERATION, View};
 use watch::Nodes;
 
@@ -29,11 +31,13 @@ struct Shared {
     clock: Clock,
     entropy: Entropy,
     pending: Pending,
+    failures: Backoff,
 }
 
 /// The controller.
 pub fn controller(clock: Clock, entropy: Entropy) -> Controller {
-    let shared = Arc::new(Shared { clock, entropy, pending: Pending::default() });
+    let shared =
+        Arc::new(Shared { clock, entropy, pending: Pending::default(), failures: Backoff::default() });
     let nodes = Nodes::default();
     Controller::of::<DaemonSet>("daemonset-controller")
         .owns::<Pod>()
@@ -85,11 +89,13 @@ async fn reconcile(shared: Arc<Shared>, context: Context<DaemonSet>) -> Result<A
         set.status = Some(k8s_openapi::api::apps::v1::DaemonSetStatus { conditions, ..status.clone() });
     };
     writer.modify_status(context.key(), Some(&*set), change).await?;
-    acted?;
+    let wait = acted?;
     forget_history(&context, &set, &owned, &known, &hash).await?;
-    Ok(plan.again.map_or(Action::done(), Action::after))
+    let again = [plan.again, wait].into_iter().flatten().min();
+    Ok(again.map_or(Action::done(), Action::after))
 }
 
+/// Deletes and creates. Tells when to look again at daemons that failed.
 async fn act(
     shared: &Shared,
     context: &Context<DaemonSet>,
@@ -97,11 +103,17 @@ async fn act(
     owned: &[Arc<Pod>],
     plan: &Plan,
     hash: &str,
-) -> Result<()> {
+) -> Result<Option<Duration>> {
+    let mut wait: Option<Duration> = None;
     for name in &plan.delete {
         let Some(pod) = owned.iter().find(|pod| pod.metadata.name.as_ref() == Some(name)) else { continue };
         if pods::phase(pod) == "Failed" {
             let node = plan::target(pod);
+            let uid = set.metadata.uid.as_deref().unwrap_or_default();
+            if let Some(left) = shared.failures.wait(uid, node, now(&shared.clock)) {
+                wait = Some(wait.map_or(left, |wait| wait.min(left)));
+                continue;
+            }
             let message = format!("Found failed daemon pod {} on node {node}, will try to kill it", key(pod));
             context.recorder().warning(set, "FailedDaemonPod", message);
         }
@@ -110,7 +122,7 @@ async fn act(
     let pods = plan.create.iter().filter_map(|node| daemon(set, node, hash, &shared.entropy)).collect();
     match children::create(context, set, &shared.pending, pods).await.failure {
         Some((_, error)) => Err(error),
-        None => Ok(()),
+        None => Ok(wait),
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod legacy;
 pub mod mirror;
+mod pace;
 pub mod slices;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use shoal_runtime::controller::Listers;
 use shoal_runtime::{Action, Context, Controller, Object, ObjectKey, Result};
 
 use crate::pending::Pending;
+use pace::Pace;
 use slices::Plan;
 
 /// How long to wait for the cache to show what was written, if no event comes earlier.
@@ -28,11 +30,16 @@ const ZONE: &str = "topology.kubernetes.io/zone";
 struct Shared {
     entropy: Entropy,
     pending: Pending,
+    pace: Pace,
+}
+
+fn shared(entropy: Entropy) -> Arc<Shared> {
+    Arc::new(Shared { entropy, pending: Pending::default(), pace: Pace::default() })
 }
 
 /// Keeps the EndpointSlices of Services.
 pub fn slice_controller(entropy: Entropy) -> Controller {
-    let shared = Arc::new(Shared { entropy, pending: Pending::default() });
+    let shared = shared(entropy);
     Controller::of::<Service>("endpointslice-controller")
         .owns::<EndpointSlice>()
         .watches::<Pod>(who_selects)
@@ -42,15 +49,16 @@ pub fn slice_controller(entropy: Entropy) -> Controller {
 
 /// Keeps the Endpoints of Services.
 pub fn controller() -> Controller {
+    let pace = Arc::new(Pace::default());
     Controller::of::<Service>("endpoint-controller")
         .watches::<Pod>(who_selects)
         .watches::<Endpoints>(|endpoints, _| vec![ObjectKey::of(endpoints)])
-        .reconcile(keep_endpoints)
+        .reconcile(move |context| keep_endpoints(Arc::clone(&pace), context))
 }
 
 /// Keeps EndpointSlices of Endpoints that were made by hand, for Services that select no pods.
 pub fn mirroring_controller(entropy: Entropy) -> Controller {
-    let shared = Arc::new(Shared { entropy, pending: Pending::default() });
+    let shared = shared(entropy);
     Controller::of::<Endpoints>("endpointslicemirroring-controller")
         .owns::<EndpointSlice>()
         .watches::<Service>(|service, _| vec![ObjectKey::of(service)])
@@ -90,14 +98,19 @@ fn selector(service: &Service) -> Option<LabelSelector> {
 async fn keep_slices(shared: Arc<Shared>, context: Context<Service>) -> Result<Action> {
     let Some(service) = context.object() else {
         shared.pending.forget(context.key());
+        shared.pace.forget(context.key());
         return Ok(Action::done());
     };
     let Some(selector) = selector(&service) else { return Ok(Action::done()) };
+    if let Some(wait) = shared.pace.wait(context.key()) {
+        return Ok(Action::after(wait));
+    }
     let lister = context.lister::<EndpointSlice>();
     if !shared.pending.is_seen(context.key(), &lister, context.writer()).await? {
         return Ok(Action::after(CATCH_UP));
     }
     let pods = context.lister::<Pod>().select_in(&context.key().namespace, &selector);
+    shared.pace.looked(context.key(), pods.len());
     let existing = present(&context, |slice| slices::is_of(slice, &service));
     let nodes = context.lister::<Node>();
     let zone = |name: &str| {
@@ -143,14 +156,14 @@ async fn act<K: Object>(
     }
     for name in &plan.delete {
         if let Some(slice) = known(Some(name)) {
-            writer.delete(&**slice).await?;
             shared.pending.deleted(context.key(), &**slice);
+            writer.delete(&**slice).await?;
         }
     }
     Ok(())
 }
 
-async fn keep_endpoints(context: Context<Service>) -> Result<Action> {
+async fn keep_endpoints(pace: Arc<Pace>, context: Context<Service>) -> Result<Action> {
     let lister = context.lister::<Endpoints>();
     let Some(service) = context.object() else {
         // What a person has made without a Service is not ours, what belonged to the Service goes with it.
@@ -159,10 +172,15 @@ async fn keep_endpoints(context: Context<Service>) -> Result<Action> {
         if let Some(left) = left.filter(theirs) {
             context.writer().delete(&*left).await?;
         }
+        pace.forget(context.key());
         return Ok(Action::done());
     };
     let Some(selector) = selector(&service) else { return Ok(Action::done()) };
+    if let Some(wait) = pace.wait(context.key()) {
+        return Ok(Action::after(wait));
+    }
     let pods = context.lister::<Pod>().select_in(&context.key().namespace, &selector);
+    pace.looked(context.key(), pods.len());
     let wanted = legacy::endpoints(&service, &pods);
     let present = lister.get(context.key());
     if present.is_none() {

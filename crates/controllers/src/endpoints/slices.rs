@@ -1,6 +1,6 @@
 //! The EndpointSlices of a Service, from its pods.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use k8s_openapi::api::core::v1::{ObjectReference, Pod, Service, ServicePort};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
@@ -125,18 +125,24 @@ pub(super) fn assign(
     plan
 }
 
+/// What makes an endpoint the same as one that is already told.
+fn identity(endpoint: &Endpoint) -> (Option<&str>, &[String]) {
+    let pod = endpoint.target_ref.as_ref().and_then(|target| target.uid.as_deref());
+    (pod, &endpoint.addresses)
+}
+
 /// Endpoints stay in the slice they are in; new ones fill the gaps.
 fn distribute(endpoints: Vec<Endpoint>, slices: &[&EndpointSlice]) -> Vec<Vec<Endpoint>> {
     let mut parts: Vec<Vec<Endpoint>> = vec![Vec::new(); slices.len()];
+    let mut homes: HashMap<(Option<&str>, &[String]), usize> = HashMap::new();
+    for (home, slice) in slices.iter().enumerate() {
+        let endpoints = slice.endpoints.iter().flatten();
+        homes.extend(endpoints.map(|endpoint| (identity(endpoint), home)));
+    }
     let mut rest = Vec::new();
     for endpoint in endpoints {
-        let home = slices.iter().position(|slice| {
-            slice.endpoints.iter().flatten().any(|present| {
-                present.target_ref == endpoint.target_ref && present.addresses == endpoint.addresses
-            })
-        });
-        match home {
-            Some(home) if parts[home].len() < MAX_ENDPOINTS => parts[home].push(endpoint),
+        match homes.get(&identity(&endpoint)) {
+            Some(home) if parts[*home].len() < MAX_ENDPOINTS => parts[*home].push(endpoint),
             _ => rest.push(endpoint),
         }
     }

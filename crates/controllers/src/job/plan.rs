@@ -75,7 +75,11 @@ pub fn plan(job: &Job, owned: &[impl AsRef<Pod>], now: Timestamp) -> Plan {
         }
         None => {
             plan.again = deadline(job, &status, now);
-            manage(job, &facts, &active, &mut plan, now);
+            let going: Vec<&Pod> = match replaces_only_ended(job) {
+                true => owned.iter().copied().filter(|pod| pods::is_terminating(pod)).collect(),
+                false => Vec::new(),
+            };
+            manage(job, &facts, (&active, &going), &mut plan, now);
             active.retain(|pod| !pod.metadata.name.as_ref().is_some_and(|name| plan.delete.contains(name)));
         }
     }
@@ -310,8 +314,8 @@ fn enough(job: &Job, facts: &Facts) -> Option<String> {
     })
 }
 
-/// Creates what is missing and deletes what is too much.
-fn manage(job: &Job, facts: &Facts, active: &[&Pod], plan: &mut Plan, now: Timestamp) {
+/// Creates what is missing and deletes what is too much. Pods that are `going` still hold their place.
+fn manage(job: &Job, facts: &Facts, (active, going): (&[&Pod], &[&Pod]), plan: &mut Plan, now: Timestamp) {
     let parallelism =
         usize::try_from(job.spec.as_ref().and_then(|spec| spec.parallelism).unwrap_or(1)).unwrap_or_default();
     let left = completions(job)
@@ -344,14 +348,15 @@ fn manage(job: &Job, facts: &Facts, active: &[&Pod], plan: &mut Plan, now: Times
         surplus.extend(by_use.into_iter().take(kept - wanted));
     }
     plan.delete = surplus.iter().filter_map(|pod| pod.metadata.name.clone()).collect();
-    if kept >= wanted {
+    if kept + going.len() >= wanted {
         return;
     }
+    present.extend(going.iter().filter_map(|pod| pod::index(pod)));
     if let Some(wait) = back_off(facts, now) {
         plan.again = Some(plan.again.map_or(wait, |again| again.min(wait)));
         return;
     }
-    let missing = (wanted - kept).min(BURST);
+    let missing = (wanted - kept - going.len()).min(BURST);
     plan.create = if pod::is_indexed(job) {
         let limit = completions(job).unwrap_or_default();
         let free = |index: &i32| {
@@ -406,10 +411,14 @@ fn per_index(job: &Job) -> Option<i32> {
     job.spec.as_ref().and_then(|spec| spec.backoff_limit_per_index)
 }
 
+/// Whether a pod is replaced only when its containers have ended.
+fn replaces_only_ended(job: &Job) -> bool {
+    job.spec.as_ref().and_then(|spec| spec.pod_replacement_policy.as_deref()) == Some("Failed")
+}
+
 /// A pod that is deleted before it ends may never say how it ended: it has failed, unless only an end may be replaced.
 fn has_failed(job: &Job, pod: &Pod) -> bool {
-    let only_ended =
-        job.spec.as_ref().and_then(|spec| spec.pod_replacement_policy.as_deref()) == Some("Failed");
+    let only_ended = replaces_only_ended(job);
     let deleted = pod.metadata.deletion_timestamp.is_some();
     match pods::phase(pod) {
         "Failed" => true,

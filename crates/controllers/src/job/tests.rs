@@ -208,3 +208,15 @@ fn an_ended_job_goes_after_its_time() {
     world.second += 30;
     assert!(world.act().expired);
 }
+
+#[test]
+fn a_pod_that_is_going_keeps_its_place_if_only_ended_ones_are_replaced() {
+    for (policy, expected) in [("Failed", 0), ("TerminatingOrFailed", 1)] {
+        let mut world = World::new(json!({"podReplacementPolicy": policy, "backoffLimit": 9}));
+        world.act();
+        let pod = Arc::make_mut(&mut world.pods[0]);
+        pod.status = serde_json::from_value(json!({"phase": "Running"})).unwrap();
+        pod.metadata.deletion_timestamp = Some(Time(Timestamp::from_second(900).unwrap()));
+        assert_eq!(world.act().create.len(), expected, "{policy}");
+    }
+}

@@ -81,8 +81,14 @@ async fn act(
     set: &ReplicaSet,
     owned: &[Arc<Pod>],
 ) -> Option<(Failure, shoal_runtime::Error)> {
-    let related = related(context, set);
-    match plan::plan(set, owned, &related) {
+    let neighbours;
+    let mut plan = plan::plan(set, owned, &[] as &[Arc<Pod>]);
+    if let Plan::Delete(_) = plan {
+        // Only who has to choose needs to know how crowded nodes are.
+        neighbours = related(context, set);
+        plan = plan::plan(set, owned, &neighbours);
+    }
+    match plan {
         Plan::Enough => None,
         Plan::Create(count) => create(shared, context, set, count).await,
         Plan::Delete(surplus) => {

@@ -81,11 +81,10 @@ impl Queue {
     pub fn add(&mut self, pod: Pending) {
         if let Some(entry) = self.entries.get_mut(&pod.key)
             && entry.pod.uid == pod.uid
+            && (Arc::ptr_eq(&entry.pod.shape, &pod.shape) || entry.state == State::Taken)
         {
-            if Arc::ptr_eq(&entry.pod.shape, &pod.shape) || entry.state == State::Taken {
-                entry.pod = pod;
-                return;
-            }
+            entry.pod = pod;
+            return;
         }
         let key = pod.key.clone();
         self.remove(&key);

@@ -21,9 +21,14 @@ pub async fn start(controllers: Vec<Controller>) -> Client {
     for controller in controllers {
         manager.add(controller);
     }
-    manager.add(Controller::of::<Pod>("kubelet").reconcile(run_pod));
+    manager.add(kubelet());
     tokio::spawn(manager.run());
     cluster.client()
+}
+
+/// A node for all pods.
+pub fn kubelet() -> Controller {
+    Controller::of::<Pod>("kubelet").reconcile(run_pod)
 }
 
 /// Plays the node: a pod runs, waits, ends well or badly as its image says. One that is deleted ends at once.
@@ -83,7 +88,7 @@ where
 
 /// Changes an object.
 pub async fn patch<K: Clone + DeserializeOwned + std::fmt::Debug>(api: &Api<K>, name: &str, patch: Value) {
-    api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    api.patch(name, &PatchParams::default(), &Patch::Strategic(patch)).await.unwrap();
 }
 
 /// Waits until an object, as JSON, is as it should be; gives it.

@@ -4,6 +4,7 @@
 
 mod autoscaler;
 mod cluster;
+mod faults;
 mod job;
 mod services;
 mod sets;

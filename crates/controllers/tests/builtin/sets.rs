@@ -154,8 +154,12 @@ async fn a_daemon_set_follows_its_nodes_and_rolls_out_changes() {
     until(&sets, "agent", |set| set["status"]["numberAvailable"] == 2).await;
     made_of["spec"]["containers"][0]["image"] = json!("2");
     patch(&sets, "agent", json!({"spec": {"template": made_of}})).await;
-    let is_new =
-        |set: &Value| set["status"]["updatedNumberScheduled"] == 2 && set["status"]["numberAvailable"] == 2;
+    let is_new = |set: &Value| {
+        let status = &set["status"];
+        status["observedGeneration"] == 2
+            && status["updatedNumberScheduled"] == 2
+            && status["numberAvailable"] == 2
+    };
     until(&sets, "agent", is_new).await;
     let all = until_all(&pods, |pods| on(pods) == ["c", "d"]).await;
     assert_eq!(images(&all), ["2", "2"]);

@@ -189,7 +189,7 @@ fn main(
         Containers::Ended { code } => (ended(code), last, restarts),
     };
     let running = matches!(all, Containers::Running { .. });
-    entry(pod, container, state, last, restarts, running, !matches!(all, Containers::Waiting(_)))
+    entry(pod, container, &state, &last, restarts, running, !matches!(all, Containers::Waiting(_)))
 }
 
 /// An init container: done, once the others run.
@@ -212,7 +212,7 @@ fn init(
     }
     let state = json!({"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now,
         "containerID": id(pod, container, 0)}});
-    let mut entry = entry(pod, container, state, json!({}), 0, true, true);
+    let mut entry = entry(pod, container, &state, &json!({}), 0, true, true);
     entry["started"] = json!(false);
     entry
 }
@@ -220,8 +220,8 @@ fn init(
 fn entry(
     pod: &Pod,
     container: &Container,
-    state: Value,
-    last: Value,
+    state: &Value,
+    last: &Value,
     restarts: i32,
     ready: bool,
     was_made: bool,

@@ -9,6 +9,7 @@ mod apply;
 mod atomics;
 mod check;
 mod compare;
+mod edits;
 mod element;
 mod entries;
 mod last_applied;
@@ -23,6 +24,7 @@ pub use apply::{Applied, Config, Conflict, apply};
 pub use atomics::atomics;
 pub use check::check;
 pub use compare::{Comparison, compare};
+pub use edits::{Edit, Edits, Knowledge, edits};
 pub use entries::{Account, Entries, Operation, take_managed_fields};
 pub use last_applied::{KUBECTL, LAST_APPLIED, sync_last_applied};
 pub use merge::{covers, merge, remove};
@@ -86,6 +88,8 @@ impl Reach {
     }
 }
 
+#[cfg(test)]
+mod edits_tests;
 #[cfg(test)]
 #[allow(clippy::needless_pass_by_value, reason = "tests read better with literals")]
 mod tests;

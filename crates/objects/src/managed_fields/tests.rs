@@ -5,7 +5,7 @@ use super::*;
 use crate::schema::{Empty, Field, ListType, Shape, Type, TypeId, Types};
 
 /// A small kind with everything apply tells apart.
-fn types() -> Types {
+pub(super) fn types() -> Types {
     let ty = |name: &str, mut fields: Vec<Field>| {
         fields.sort_by(|a, b| a.name.cmp(&b.name));
         Type { name: name.into(), fields, atomic: false, preserves_unknown: false }
@@ -70,18 +70,18 @@ fn types() -> Types {
 
 /// An object and its entries, as a server would keep them.
 #[derive(Clone, Debug, PartialEq)]
-struct Cluster {
-    object: Value,
-    managed: Value,
-    seconds: i64,
+pub(super) struct Cluster {
+    pub(super) object: Value,
+    pub(super) managed: Value,
+    pub(super) seconds: i64,
 }
 
 impl Cluster {
-    fn new() -> Cluster {
+    pub(super) fn new() -> Cluster {
         Cluster { object: json!({}), managed: Value::Null, seconds: 0 }
     }
 
-    fn writer<T>(&self, types: &Types, manager: &str, act: impl FnOnce(&Writer<'_>) -> T) -> T {
+    pub(super) fn writer<T>(&self, types: &Types, manager: &str, act: impl FnOnce(&Writer<'_>) -> T) -> T {
         let schema = Schema { types, root: Some(TypeId(0)) };
         let convert = |value: &Value, version: &str| {
             ["v0", "v1"].contains(&version).then(|| (value.clone(), Schema { types, root: Some(TypeId(0)) }))
@@ -97,7 +97,7 @@ impl Cluster {
         })
     }
 
-    fn apply(&mut self, manager: &str, config: Value, force: bool) -> Result<(), Vec<Conflict>> {
+    pub(super) fn apply(&mut self, manager: &str, config: Value, force: bool) -> Result<(), Vec<Conflict>> {
         self.seconds += 1;
         let types = types();
         let applied = self.writer(&types, manager, |w| {
@@ -119,7 +119,7 @@ impl Cluster {
         Ok(())
     }
 
-    fn update(&mut self, manager: &str, mut object: Value) {
+    pub(super) fn update(&mut self, manager: &str, mut object: Value) {
         self.seconds += 1;
         let types = types();
         let present = Entries::of(Some(&self.managed));
@@ -484,7 +484,7 @@ fn fields_v1() -> impl Strategy<Value = Value> {
     })
 }
 
-fn config() -> impl Strategy<Value = Value> {
+pub(super) fn config() -> impl Strategy<Value = Value> {
     let container = |name: &'static str| {
         (prop::option::of("[x-z]"), prop::collection::btree_set(80..83_i32, 0..3)).prop_map(
             move |(image, ports)| {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::handler::Handling;
 use super::listers::Listers;
 use super::pipeline::Tombs;
-use super::run::{Parts, Subject, Work};
+use super::run::{Follow, Parts, Subject, Work};
 use super::source::Source;
 use super::{Controller, Reconciler, ResourceHandler};
 use crate::apply::{Object, Writer};
@@ -106,8 +106,11 @@ impl<K: Object> Builder<K> {
 
     /// Has a kind in its cache before the first reconcile. Its changes concern nobody.
     #[must_use]
-    pub fn reads<T: Object>(self) -> Builder<K> {
-        self.watches::<T>(|_, _| Vec::new())
+    pub fn reads<T: Object>(mut self) -> Builder<K> {
+        self.sources.push(Box::new(|manager, kinds, listers, _, _| {
+            Source::read::<T>(manager.informers(), kinds, listers)
+        }));
+        self
     }
 
     /// Works only on what the gate admits.
@@ -245,6 +248,7 @@ impl<K: Object> Builder<K> {
             .into_iter()
             .map(|make| make(manager, kinds.as_ref(), &listers, &lister, &self.scope));
         let config = manager.config();
+        let follow = follow(manager, self.queue.is_none(), self.workers.is_none());
         let parts = Parts {
             name: self.name,
             sources: std::iter::once(source).chain(others).collect(),
@@ -259,12 +263,32 @@ impl<K: Object> Builder<K> {
             limit: manager.reconciles(),
             patience: self.patience,
             kinds: kinds.clone(),
+            follow: Some(follow),
         };
         let mut component = parts.into_component();
         component.needs = self.needs;
         component.elected = !self.everywhere && kinds.is_none();
         component
     }
+}
+
+/// Settings that were made in code stay as they are.
+fn follow(manager: &Manager, queue: bool, workers: bool) -> Follow {
+    let mut changes = manager.config_source().subscribe();
+    Box::new(move |keys, inspector| {
+        Box::pin(async move {
+            while changes.changed().await.is_ok() {
+                let config = changes.borrow_and_update().clone();
+                if queue {
+                    keys.set(queue_settings(&config));
+                }
+                if workers {
+                    inspector.set(worker_settings(&config));
+                }
+            }
+            std::future::pending().await
+        })
+    })
 }
 
 fn queue_settings(config: &Config) -> queue::Settings {

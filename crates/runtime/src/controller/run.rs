@@ -48,7 +48,12 @@ pub(super) struct Parts {
     pub(super) limit: Arc<Semaphore>,
     pub(super) patience: Patience,
     pub(super) kinds: Option<Arc<Kinds>>,
+    pub(super) follow: Option<Follow>,
 }
+
+/// Puts settings in force that have changed.
+pub(super) type Follow =
+    Box<dyn FnOnce(Queue<ObjectKey>, Inspector<ObjectKey>) -> BoxFuture<'static, ()> + Send>;
 
 impl Parts {
     pub(super) fn into_component(self) -> Component {
@@ -95,6 +100,9 @@ impl Parts {
         }
         for source in all {
             sources.spawn(source.follow(pipeline.clone()));
+        }
+        if let Some(follow) = self.follow {
+            sources.spawn(follow(queue.clone(), workers.inspector()));
         }
         let _ = started.set(workers.inspector());
 

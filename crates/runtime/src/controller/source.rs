@@ -100,6 +100,20 @@ impl Source {
         Source::new(&informer, &T::kind(&()), Box::new(keys))
     }
 
+    /// A kind whose objects concern nobody: there is nothing to decode.
+    pub(super) fn read<T: Object>(
+        informers: &Informers,
+        kinds: Option<&Arc<Kinds>>,
+        listers: &Listers,
+    ) -> Source {
+        let informer = informers.of::<T>();
+        if let Some(kinds) = kinds {
+            kinds.whole(&informer);
+        }
+        listers.add(&informer);
+        Source::new(&informer, &T::kind(&()), Box::new(|_| Vec::new()))
+    }
+
     /// Hands changes on until the informer ends.
     pub(super) async fn follow(self: Arc<Self>, pipeline: Arc<Pipeline>) {
         let mut changes = (self.subscribe)();

@@ -50,7 +50,10 @@ pub(super) async fn answer(
             text(StatusCode::NOT_FOUND, "profiles are off: switch them on with Builder::profiling(true)\n")
         }
         "/debug/pprof/profile" => profile::cpu(query).await,
-        "/debug/pprof/heap" => profile::heap(),
+        "/debug/pprof/heap" => {
+            let dump = health.0.heap.read().clone();
+            profile::heap(dump).await
+        }
         _ => match &*health.0.metrics.read() {
             Some((served, metrics)) if served == path => {
                 with_type(StatusCode::OK, CONTENT_TYPE, metrics.text())

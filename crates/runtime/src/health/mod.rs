@@ -7,7 +7,8 @@
 //! | `/metrics` | all metrics as text (the path can be set) |
 //! | `/debug/inspect` | JSON: watches, caches, queues, work in flight, leases, shards |
 //! | `/debug/loglevel` | GET shows the log level, PUT sets it |
-//! | `/debug/pprof/profile`, `/debug/pprof/heap` | profiles, when they are switched on |
+//! | `/debug/pprof/profile` | where CPU time goes, when profiles are switched on and built in (feature `profiling`) |
+//! | `/debug/pprof/heap` | where memory was asked for, when profiles are switched on and the program gives one |
 //!
 //! Everything below `/debug` answers callers on this machine only; `kubectl port-forward` is one.
 
@@ -43,6 +44,9 @@ pub struct Check {
     pub problem: Option<String>,
 }
 
+/// Gives the profile of the program's allocator, or says why it cannot.
+pub type HeapProfile = Arc<dyn Fn() -> Result<Vec<u8>, String> + Send + Sync>;
+
 type Checks = Box<dyn Fn() -> Vec<Check> + Send + Sync>;
 
 /// What the endpoints tell. Cheap to clone; all clones are one.
@@ -57,6 +61,7 @@ struct Inner {
     level: RwLock<Option<Level>>,
     metrics: RwLock<Option<(String, Metrics)>>,
     profiling: AtomicBool,
+    heap: RwLock<Option<HeapProfile>>,
 }
 
 impl Health {
@@ -88,6 +93,12 @@ impl Health {
     /// Switches profiles on or off. Off by default.
     pub fn profiling(&self, on: bool) {
         self.0.profiling.store(on, Ordering::Relaxed);
+    }
+
+    /// Serves this as `/debug/pprof/heap`, when profiles are switched on. The allocator is the program's, so is its
+    /// profile: with jemalloc, the file that `prof.dump` writes.
+    pub fn heap_profile(&self, dump: impl Fn() -> Result<Vec<u8>, String> + Send + Sync + 'static) {
+        *self.0.heap.write() = Some(Arc::new(dump));
     }
 
     /// All checks of `/healthz`.

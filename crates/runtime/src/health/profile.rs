@@ -4,7 +4,8 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::Full;
 
-use super::answer::text;
+use super::HeapProfile;
+use super::answer::{text, with_type};
 
 /// Samples where the CPU time goes: `?seconds=10` (at most 60), as a flame graph or with `format=proto` for pprof.
 #[cfg(not(feature = "profiling"))]
@@ -16,13 +17,21 @@ pub(super) async fn cpu(_query: &str) -> Response<Full<Bytes>> {
     )
 }
 
-/// Where memory was asked for. Needs an allocator that keeps account.
-pub(super) fn heap() -> Response<Full<Bytes>> {
-    text(
-        StatusCode::NOT_IMPLEMENTED,
-        "heap profiles need an allocator that samples: link jemalloc with profiling, start with \
-         MALLOC_CONF=prof:true,prof_active:true,prof_final:true and read the file it writes at exit\n",
-    )
+/// Where memory was asked for. Only an allocator that keeps account knows, and the allocator is the program's choice.
+pub(super) async fn heap(dump: Option<HeapProfile>) -> Response<Full<Bytes>> {
+    let Some(dump) = dump else {
+        return text(
+            StatusCode::NOT_IMPLEMENTED,
+            "this program has given no heap profile: only an allocator that samples has one. Link such an allocator \
+             (jemalloc with its feature `profiling`) and hand its dump to Builder::heap_profile\n",
+        );
+    };
+    // A dump takes its time, and may write a file.
+    match tokio::task::spawn_blocking(move || dump()).await {
+        Ok(Ok(bytes)) => with_type(StatusCode::OK, "application/octet-stream", bytes),
+        Ok(Err(problem)) => text(StatusCode::INTERNAL_SERVER_ERROR, &format!("no heap profile: {problem}\n")),
+        Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "no heap profile: the dump panicked\n"),
+    }
 }
 
 #[cfg(feature = "profiling")]
@@ -32,7 +41,6 @@ pub(super) use sampled::cpu;
 mod sampled {
     use std::time::Duration;
 
-    use super::super::answer::with_type;
     use super::*;
 
     const SAMPLES_PER_SECOND: i32 = 99;

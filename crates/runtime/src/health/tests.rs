@@ -99,7 +99,16 @@ async fn profiles_are_off_until_they_are_switched_on() {
     assert_eq!(status, 404);
     assert!(body.contains("Builder::profiling(true)"));
     health.profiling(true);
-    assert_eq!(get(&health, "/debug/pprof/heap").await.0, 501);
+    let (status, body) = get(&health, "/debug/pprof/heap").await;
+    assert_eq!(status, 501);
+    assert!(body.contains("Builder::heap_profile"), "{body}");
+    health.heap_profile(|| Ok(b"heap_v2".to_vec()));
+    assert_eq!(get(&health, "/debug/pprof/heap").await, (200, "heap_v2".to_owned()));
+    health.heap_profile(|| Err("prof is off".to_owned()));
+    assert_eq!(get(&health, "/debug/pprof/heap").await, (500, "no heap profile: prof is off\n".to_owned()));
+    health.profiling(false);
+    assert_eq!(get(&health, "/debug/pprof/heap").await.0, 404);
+    health.profiling(true);
     let (status, body) = get(&health, "/debug/pprof/profile?seconds=1").await;
     if cfg!(feature = "profiling") {
         assert_eq!(status, 200, "{body}");

@@ -45,6 +45,7 @@ pub struct Builder {
     signals: bool,
     listen: bool,
     profiling: bool,
+    heap_profile: Option<health::HeapProfile>,
     log_level: Option<logging::Level>,
     stop_deadline: Duration,
     sharding: Option<ShardingOptions>,
@@ -67,6 +68,7 @@ impl Builder {
             signals: true,
             listen: true,
             profiling: false,
+            heap_profile: None,
             log_level: None,
             stop_deadline: STOP_DEADLINE,
             sharding: None,
@@ -188,6 +190,16 @@ impl Builder {
         self
     }
 
+    /// What `/debug/pprof/heap` gives when profiles can be taken: see [`Health::heap_profile`].
+    #[must_use]
+    pub fn heap_profile(
+        mut self,
+        dump: impl Fn() -> Result<Vec<u8>, String> + Send + Sync + 'static,
+    ) -> Builder {
+        self.heap_profile = Some(Arc::new(dump));
+        self
+    }
+
     /// Lets `/debug/loglevel` and changes of `logging.level` set the level.
     #[must_use]
     pub fn log_level(mut self, level: logging::Level) -> Builder {
@@ -233,6 +245,9 @@ impl Builder {
         let recorders = Recorders::new(client.clone(), &host(), self.clock.clone());
         let health = Health::default();
         health.profiling(self.profiling);
+        if let Some(dump) = self.heap_profile.clone() {
+            health.heap_profile(move || dump());
+        }
         health.metrics(config.metrics.enabled.then_some((config.metrics.path.as_str(), metrics.clone())));
         let (alive, ready, inspect, settings) = (board.clone(), board.clone(), board.clone(), source.clone());
         health.alive(move || alive.alive());
@@ -440,7 +455,11 @@ fn warn_of_restarts(source: &Source) {
     source.on_change(move |_| {
         let now = settings.current();
         let timers = |config: &Config| Timing::from(&config.state);
+        let at_start =
+            |config: &Config| (config.reconcile_config.resync_period, config.reconcile_config.max_concurrent);
         for (key, differs) in [
+            ("workers", now.workers != first.workers),
+            ("reconcileConfig.resyncPeriod, maxConcurrent", at_start(&now) != at_start(&first)),
             ("metrics", now.metrics != first.metrics),
             ("logging.format", now.logging.format != first.logging.format),
             ("state.leaseDuration, renewDeadline, retryPeriod", timers(&now) != timers(&first)),

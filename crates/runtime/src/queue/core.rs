@@ -36,7 +36,7 @@ pub(super) struct Core<K> {
     pub(super) retries: u64,
     pub(super) closed: bool,
     bucket: Bucket,
-    settings: Settings,
+    pub(super) settings: Settings,
 }
 
 /// A key handed to a worker.

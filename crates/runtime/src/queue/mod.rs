@@ -295,6 +295,11 @@ impl<K> Queue<K> {
         self.len() == 0
     }
 
+    /// Holds retries back in this way from now on. Keys that wait already wait as long as they were told.
+    pub fn set(&self, settings: Settings) {
+        self.shared.core.lock().settings = settings;
+    }
+
     /// Whether keys can still be added.
     pub fn is_accepting(&self) -> bool {
         !self.shared.core.lock().closed

@@ -22,7 +22,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures::FutureExt;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -140,7 +140,7 @@ pub struct Workers<K> {
 pub(crate) struct Shared<K> {
     name: String,
     queue: Queue<K>,
-    settings: Settings,
+    settings: RwLock<Settings>,
     journeys: Journeys<K>,
     limit: Option<Arc<Semaphore>>,
     cancelled: Arc<CancellationToken>,
@@ -170,7 +170,7 @@ where
             meters: plan.metrics.of(&plan.name),
             name: plan.name,
             queue: plan.queue,
-            settings: plan.settings,
+            settings: RwLock::new(plan.settings),
             journeys: plan.journeys,
             limit: plan.limit,
             cancelled: Arc::default(),
@@ -233,7 +233,7 @@ impl Stopped {
     }
 }
 
-/// Looks at workers from outside.
+/// Looks at workers from outside, and sets how they work.
 pub struct Inspector<K> {
     shared: Arc<Shared<K>>,
 }
@@ -241,6 +241,20 @@ pub struct Inspector<K> {
 impl<K> Clone for Inspector<K> {
     fn clone(&self) -> Inspector<K> {
         Inspector { shared: self.shared.clone() }
+    }
+}
+
+impl<K> Inspector<K> {
+    /// From the next reconcile on, this is how long one may take and how often it is tried again. The number of workers
+    /// stays.
+    pub fn set(&self, settings: Settings) {
+        *self.shared.settings.write() = settings;
+    }
+}
+
+impl<K> Shared<K> {
+    fn settings(&self) -> Settings {
+        *self.settings.read()
     }
 }
 
@@ -267,7 +281,7 @@ where
         let span = shared.journeys.reconcile(&shared.name, &taken);
         let job = shared.job(&taken);
         let place = Place::take(&shared.in_flight[worker], Running { taken, since });
-        let outcome = run(&*reconcile, job, shared.settings.timeout).instrument(span.clone()).await;
+        let outcome = run(&*reconcile, job, shared.settings().timeout).instrument(span.clone()).await;
         shared.meters.time.observe(since.elapsed().as_secs_f64());
         if let Some(taken) = place.leave() {
             span.in_scope(|| outcome::settle(&shared, taken, outcome));

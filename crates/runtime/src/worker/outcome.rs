@@ -58,7 +58,7 @@ where
             shared.failures.clear(&taken);
             taken.finish(Next::After(delay));
         }
-        Err(failed) if is_final(&failed, taken.retries(), shared.settings.max_retries) => {
+        Err(failed) if is_final(&failed, taken.retries(), shared.settings().max_retries) => {
             let error = shared.failed(&taken, &failed, true);
             if failed.is_ordinary() {
                 tracing::debug!(%error, "reconcile failed; parked until something happens");

@@ -65,7 +65,7 @@ impl<K: Display + Ord + Clone> Inspector<K> {
     /// What runs now.
     pub fn in_flight(&self) -> Vec<InFlight> {
         let now = Instant::now();
-        let timeout = self.shared.settings.timeout;
+        let timeout = self.shared.settings().timeout;
         let running = self.shared.in_flight.iter().filter_map(|slot| {
             let slot = slot.lock();
             let running = slot.as_ref()?;

@@ -106,7 +106,7 @@ pub fn dry_run(snapshot: &Snapshot, suppose: &Suppose) -> Result<DryRun, String>
         result.balance.entry(node.id.to_string()).or_default();
     }
     for (transition, reason) in &planned.steps {
-        result.add(map, transition, reason.to_string());
+        result.add(map, transition, &reason.to_string());
     }
     Ok(result)
 }
@@ -140,7 +140,7 @@ fn newcomer(snapshot: &Snapshot, map: &ShardMap, number: u32) -> LeaseRecord {
 }
 
 impl DryRun {
-    fn add(&mut self, map: &ShardMap, transition: &Transition, why: String) {
+    fn add(&mut self, map: &ShardMap, transition: &Transition, why: &str) {
         let slots = transition.slots();
         for run in map.runs() {
             let Some(part) = run.slots.common(slots) else { continue };
@@ -171,7 +171,7 @@ impl DryRun {
                 step: transition.name(),
                 from,
                 to,
-                why: why.clone(),
+                why: why.to_owned(),
             });
         }
     }

@@ -27,11 +27,14 @@ use shoal_runtime::monotonic::Monotonic;
 use shoal_sharding::{Moment, ReplicaId};
 use tokio::time::Instant;
 
-use cluster::{Clocks, Group, Written};
+use cluster::Written;
+pub use cluster::{Clocks, Group, find};
 use dry_run::{Suppose, dry_run};
 use edits::Goal;
+pub use heat::{heat_map, letter};
 use migrate::{Change, Found, Vigil};
-use snapshot::Snapshot;
+pub use snapshot::Snapshot;
+pub use view::view;
 
 /// Show and change which replica of a sharded controller works on which objects
 #[derive(clap::Args)]
@@ -188,7 +191,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     }
     let client = infer_from(&places, &Options::default()).await?;
     let clocks = Clocks { day: Clock::system(), own: Monotonic::system() };
-    let group = cluster::find(client, clocks, args.namespace.as_deref(), args.group.as_deref()).await?;
+    let group = find(client, clocks, args.namespace.as_deref(), args.group.as_deref()).await?;
     let mut screen = Screen::of_this_process();
     execute(args.command, &group, &mut screen).await
 }
@@ -197,7 +200,7 @@ async fn execute(command: Command, group: &Group, screen: &mut Screen) -> anyhow
     match command {
         Command::Status { output, all } => {
             let snapshot = group.read().await?;
-            let view = view::view(&snapshot);
+            let view = view(&snapshot);
             match output {
                 Output::Text => screen.say(&status_text(&snapshot, &view, all, screen.colours)),
                 output => screen.say(&formatted(&view, output)?),
@@ -248,7 +251,7 @@ fn status_text(snapshot: &Snapshot, view: &view::View, all: bool, colours: bool)
         let loads: Vec<(u32, u32)> =
             snapshot.leases.iter().flat_map(|lease| lease.object.record.loads.iter().copied()).collect();
         text.push('\n');
-        text += &heat::heat_map(map, &ids, &loads, colours);
+        text += &heat_map(map, &ids, &loads, colours);
     }
     text
 }
@@ -326,7 +329,7 @@ async fn pin(
             let map = snapshot.sound_map().map_err(anyhow::Error::msg)?;
             ranges = edits::slots(texts, map).map_err(anyhow::Error::msg)?;
             let ids = edits::resolve(snapshot, name).map_err(anyhow::Error::msg)?;
-            let view = view::view(snapshot);
+            let view = view(snapshot);
             let targets = view.replicas.iter().filter(|r| ids.iter().any(|id| id.as_str() == r.id));
             let able = targets.clone().any(|replica| replica.status == "Healthy" && !replica.drained);
             if let Some(replica) = targets.clone().next().filter(|_| !able) {
@@ -484,6 +487,12 @@ async fn wait(
         }
         tokio::time::sleep(GLANCE).await;
     }
+}
+
+/// Writes to standard output. Whoever reads may have gone; that is no reason to fail.
+pub fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
 /// Where results and progress go.

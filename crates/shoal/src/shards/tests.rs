@@ -431,9 +431,7 @@ impl Stage {
             last: String::new(),
         };
         let clocks = Clocks { day: Clock::system(), own: Monotonic::tokio() };
-        let group =
-            cluster::find(self.client.clone(), clocks, args.namespace.as_deref(), args.group.as_deref())
-                .await;
+        let group = find(self.client.clone(), clocks, args.namespace.as_deref(), args.group.as_deref()).await;
         let outcome = match group {
             Ok(group) => execute(args.command, &group, &mut screen).await,
             Err(error) => Err(error),

@@ -55,6 +55,14 @@ fn pod_template<'a>(group: &str, plural: &str, object: &'a Value) -> Option<&'a 
     }
 }
 
+/// Whether the namespace says anything about its pods.
+pub async fn is_on(call: &Call<'_>) -> bool {
+    let registry = call.server.registry();
+    let Some(namespaces) = registry.find("", "v1", "namespaces") else { return false };
+    let found = call.server.store.get(&namespaces.table, &call.target.namespace).await;
+    found.is_some_and(|found| policy::is_labelled(&found.value))
+}
+
 async fn namespace_policy(call: &Call<'_>) -> Outcome<Policy> {
     let registry = call.server.registry();
     let Some(namespaces) = registry.find("", "v1", "namespaces") else { return Ok(Policy::default()) };

@@ -143,6 +143,13 @@ async fn in_force<P>(
     Ok(found)
 }
 
+/// Whether no policy is bound to anything.
+async fn is_unbound(call: &Call<'_>, plurals: Plurals) -> bool {
+    let registry = call.server.registry();
+    let Some(resource) = registry.find(GROUP, "v1", plurals.1) else { return true };
+    call.server.store.list(&resource.table, Range::All, None, 1).await.objects.is_empty()
+}
+
 /// All bindings by the policy they name.
 async fn bindings(
     call: &Call<'_>,

@@ -5,7 +5,7 @@ use shoal_objects::managed_fields::{atomics, check, merge};
 use shoal_objects::meta;
 use shoal_objects::patch::{JsonPatchError, json_patch};
 
-use super::{InForce, MUTATING, POLICY_BUDGET, in_force, namespace_object};
+use super::{InForce, MUTATING, POLICY_BUDGET, in_force, is_unbound, namespace_object};
 use crate::admission::attributes::Attributes;
 use crate::admission::authorizer::authorizer;
 use crate::admission::form;
@@ -26,6 +26,10 @@ pub async fn mutate(
     dry_run: bool,
     seen: &mut Seen,
 ) -> Outcome<bool> {
+    // Mostly there is none, and nothing to remember.
+    if is_unbound(call, MUTATING).await {
+        return Ok(false);
+    }
     let first = object.clone();
     let attributes = Attributes::new(call, operation, &first, old, dry_run);
     let compiled = (&call.server.policies.mutating, MutatingPolicy::compile as _);

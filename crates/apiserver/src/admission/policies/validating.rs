@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{InForce, POLICY_BUDGET, VALIDATING, in_force, namespace_object};
+use super::{InForce, POLICY_BUDGET, VALIDATING, in_force, is_unbound, namespace_object};
 use crate::admission::attributes::Attributes;
 use crate::admission::authorizer::authorizer;
 use crate::admission::form;
@@ -21,6 +21,9 @@ pub async fn validate(
     old: &Value,
     dry_run: bool,
 ) -> Outcome<()> {
+    if is_unbound(call, VALIDATING).await {
+        return Ok(());
+    }
     let attributes = Attributes::new(call, operation, object, old, dry_run);
     let compiled = (&call.server.policies.validating, Policy::compile as _);
     for found in in_force(call, VALIDATING, compiled, &attributes, (object, old)).await? {

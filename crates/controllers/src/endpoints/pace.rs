@@ -1,0 +1,61 @@
+//! Large Services are looked at less often: while ten thousand pods start, each of them is no reason to go through all.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use shoal_runtime::ObjectKey;
+use tokio::time::Instant;
+
+/// Each pod adds this much time between two looks.
+const PER_POD: Duration = Duration::from_micros(100);
+const LONGEST: Duration = Duration::from_secs(2);
+/// Services with fewer pods are looked at whenever something changes.
+const MANY: usize = 100;
+
+/// When large Services were last looked at, and how large they were.
+#[derive(Default)]
+pub(super) struct Pace(Mutex<HashMap<ObjectKey, (Instant, usize)>>);
+
+impl Pace {
+    /// How long it is too early to look again.
+    pub(super) fn wait(&self, key: &ObjectKey) -> Option<Duration> {
+        let (last, pods) = *self.0.lock().get(key)?;
+        let pause = PER_POD.saturating_mul(u32::try_from(pods).unwrap_or(u32::MAX)).min(LONGEST);
+        pause.checked_sub(last.elapsed()).filter(|left| !left.is_zero())
+    }
+
+    /// A Service with so many pods was looked at.
+    pub(super) fn looked(&self, key: &ObjectKey, pods: usize) {
+        let mut all = self.0.lock();
+        if pods < MANY {
+            all.remove(key);
+        } else {
+            all.insert(key.clone(), (Instant::now(), pods));
+        }
+    }
+
+    /// The Service is gone.
+    pub(super) fn forget(&self, key: &ObjectKey) {
+        self.0.lock().remove(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_larger_the_service_the_longer_the_pause() {
+        let (pace, key) = (Pace::default(), ObjectKey::new("a", "s"));
+        assert_eq!(pace.wait(&key), None);
+        pace.looked(&key, 5);
+        assert_eq!(pace.wait(&key), None);
+        pace.looked(&key, 10_000);
+        assert_eq!(pace.wait(&key), Some(Duration::from_secs(1)));
+        tokio::time::advance(Duration::from_millis(900)).await;
+        assert_eq!(pace.wait(&key), Some(Duration::from_millis(100)));
+        tokio::time::advance(Duration::from_millis(100)).await;
+        assert_eq!(pace.wait(&key), None);
+    }
+}

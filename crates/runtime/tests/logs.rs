@@ -1,0 +1,88 @@
+//! What a running operator writes to its log: one JSON object per line, which say of what they speak.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails, fails")]
+
+use std::io;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Namespace;
+use parking_lot::Mutex;
+use serde_json::Value;
+use shoal_runtime::config::{Config, LogFormat, Logging};
+use shoal_runtime::logging;
+use shoal_runtime::{Action, Context, Controller, Error, Manager};
+use shoal_testkit::{Cluster, eventually};
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Lines {
+    fn parsed(&self) -> Vec<Value> {
+        let text = String::from_utf8(self.0.lock().clone()).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_logs_json_that_names_controller_key_and_error() {
+    let cluster = Cluster::builder().seed(7).start().await;
+    let lines = Lines::default();
+    let (made, settings) = (lines.clone(), Logging { level: "info".to_owned(), format: LogFormat::Json });
+    let (subscriber, _level) =
+        logging::subscriber(&settings, cluster.clock(), move || made.clone(), Vec::new()).unwrap();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let mut manager = Manager::builder("test")
+        .client(cluster.client())
+        .config(Config::default())
+        .clock(cluster.clock())
+        .embedded()
+        .build()
+        .await
+        .unwrap();
+    let reconcile = |context: Context<Namespace>| async move {
+        match &*context.key().name {
+            "default" => {
+                Err(Error::transient("asking the weather").because(io::Error::other("no \"answer\"\n")))
+            }
+            "kube-system" => Err(Error::permanent("this cannot be")),
+            _ => Ok(Action::done()),
+        }
+    };
+    manager.add(Controller::of::<Namespace>("spaces").reconcile(reconcile));
+    let stopper = manager.stopper();
+    let running = tokio::spawn(manager.run());
+    let of = |key: &str| lines.parsed().into_iter().find(|line| line["key"] == key);
+    let (retried, parked) =
+        eventually("both failures", || async { of("default").zip(of("kube-system")) }).await;
+    stopper.stop();
+    running.await.unwrap().unwrap();
+
+    for (line, level, message) in [
+        (&retried, "warn", "reconcile failed; will be retried"),
+        (&parked, "error", "reconcile failed; parked until something happens"),
+    ] {
+        assert_eq!((&line["level"], &line["message"]), (&level.into(), &message.into()), "{line}");
+        assert_eq!((&line["controller"], &line["retries"]), (&"spaces".into(), &0.into()), "{line}");
+        assert!(line["timestamp"].as_str().unwrap().starts_with("2026-01-01T00:00:"), "{line}");
+        assert_eq!(line["target"], "shoal_runtime::worker::outcome");
+    }
+    assert!(retried["error"].as_str().unwrap().contains("asking the weather: no \"answer\""), "{retried}");
+    let life: Vec<String> = lines
+        .parsed()
+        .iter()
+        .filter(|line| line["manager"] == "test")
+        .map(|line| line["message"].to_string())
+        .collect();
+    assert_eq!(life, ["\"starting\"", "\"stopped\""]);
+}
