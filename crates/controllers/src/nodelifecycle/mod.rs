@@ -137,7 +137,8 @@ fn time_left(shared: &Shared, context: &Context<Node>, node: &Node) -> Option<Du
 
 /// Whether pods may be driven from the node, if it is not ready: in its turn, or already. And when to ask again.
 fn may_evict(shared: &Shared, context: &Context<Node>, node: &Node) -> (Option<bool>, Option<Duration>) {
-    if plan::health(node) == Health::Ready {
+    // One that has never said anything is still on its way.
+    if plan::health(node) == Health::Ready || !plan::has_spoken(node) {
         return (None, None);
     }
     let mut counts = Counts::new();

@@ -47,6 +47,11 @@ pub fn health(node: &Node) -> Health {
     }
 }
 
+/// Whether anything was ever said about the node being ready.
+pub fn has_spoken(node: &Node) -> bool {
+    condition(node, "Ready").is_some()
+}
+
 fn condition<'a>(node: &'a Node, type_: &str) -> Option<&'a NodeCondition> {
     node.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == type_)
 }
