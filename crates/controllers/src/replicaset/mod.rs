@@ -92,15 +92,13 @@ async fn act(
         Plan::Enough => None,
         Plan::Create(count) => create(shared, context, set, count).await,
         Plan::Delete(surplus) => {
-            for pod in surplus {
-                let name = pod.metadata.name.as_deref().unwrap_or_default();
-                shared.pending.deleted(context.key(), pod);
-                if let Err(error) = context.writer().delete(pod).await {
+            let deletions =
+                surplus.into_iter().map(|pod| children::delete(context, set, &shared.pending, pod));
+            for result in futures::future::join_all(deletions).await {
+                if let Err(error) = result {
                     let message = format!("Error deleting: {}", children::why(&error));
-                    context.recorder().warning(set, "FailedDelete", message.clone());
                     return Some((Failure { reason: "FailedDelete", message }, error));
                 }
-                context.recorder().normal(set, "SuccessfulDelete", format!("Deleted pod: {name}"));
             }
             None
         }

@@ -95,6 +95,7 @@ impl Reason {
     /// Events after which another try may go better. A new node helps always.
     pub fn wakes(&self) -> Wakes {
         let other = match self {
+            Reason::Insufficient { ever: true, .. } => Wakes::CAPACITY,
             Reason::Insufficient { .. } | Reason::TooManyPods => Wakes::CAPACITY.and(Wakes::DEPARTURE),
             Reason::Ports => Wakes::DEPARTURE,
             Reason::VolumeAffinity | Reason::Everywhere(_) => Wakes::VOLUME,
@@ -203,6 +204,8 @@ mod tests {
         let wakes = |reason: Reason| reason.wakes();
         let cpu = Reason::Insufficient { resource: "cpu".into(), ever: false };
         assert!(wakes(cpu.clone()).meets(Wakes::DEPARTURE) && !wakes(cpu).meets(Wakes::ARRIVAL));
+        let huge = Reason::Insufficient { resource: "cpu".into(), ever: true };
+        assert!(!wakes(huge).meets(Wakes::DEPARTURE), "whoever leaves, it will not fit");
         assert!(!wakes(Reason::Cordoned).meets(Wakes::DEPARTURE));
         assert!(wakes(Reason::PodAffinity).meets(Wakes::ARRIVAL));
         assert!(wakes(Reason::VolumeAffinity).meets(Wakes::VOLUME));

@@ -95,22 +95,22 @@ impl Loop {
                 continue;
             }
             let due = self.queue.next_due();
-            let delta = tokio::select! {
+            let woken = tokio::select! {
                 biased;
                 () = &mut quiet => break,
                 Some(done) = self.requests.join_next() => {
                     self.finish(done.unwrap_or(Done::Told));
                     continue;
                 }
-                delta = feeds.pods.recv() => self.pod(delta.as_ref()),
-                delta = feeds.nodes.recv() => self.node(delta.as_ref()),
-                delta = feeds.namespaces.recv() => self.namespace(delta.as_ref()),
-                _ = feeds.claims.recv() => Wakes::VOLUME,
-                _ = feeds.volumes.recv() => Wakes::VOLUME,
-                _ = feeds.classes.recv() => Wakes::VOLUME,
+                Some(delta) = feeds.pods.recv() => self.pod(&delta),
+                Some(delta) = feeds.nodes.recv() => self.node(&delta),
+                Some(delta) = feeds.namespaces.recv() => self.namespace(&delta),
+                Some(_) = feeds.claims.recv() => Wakes::VOLUME,
+                Some(_) = feeds.volumes.recv() => Wakes::VOLUME,
+                Some(_) = feeds.classes.recv() => Wakes::VOLUME,
                 () = until(due), if due.is_some() => Wakes::NONE,
             };
-            self.queue.wake(delta, Instant::now());
+            self.queue.wake(woken, Instant::now());
         }
         // What was decided is still carried out.
         tokio::select! {
@@ -125,13 +125,13 @@ impl Loop {
     fn take_all(&mut self, feeds: &mut Feeds) {
         let mut wakes = Wakes::NONE;
         while let Some(delta) = feeds.nodes.try_recv() {
-            wakes = wakes.and(self.node(Some(&delta)));
+            wakes = wakes.and(self.node(&delta));
         }
         while let Some(delta) = feeds.namespaces.try_recv() {
-            wakes = wakes.and(self.namespace(Some(&delta)));
+            wakes = wakes.and(self.namespace(&delta));
         }
         while let Some(delta) = feeds.pods.try_recv() {
-            wakes = wakes.and(self.pod(Some(&delta)));
+            wakes = wakes.and(self.pod(&delta));
         }
         for feed in [&mut feeds.claims, &mut feeds.volumes, &mut feeds.classes] {
             while feed.try_recv().is_some() {
@@ -141,17 +141,15 @@ impl Loop {
         self.queue.wake(wakes, Instant::now());
     }
 
-    fn pod(&mut self, delta: Option<&Delta>) -> Wakes {
-        let Some(delta) = delta else { return Wakes::NONE };
+    fn pod(&mut self, delta: &Delta) -> Wakes {
         take_pod(&self.name, &mut self.snapshot, &mut self.queue, &self.caches.pods.lister(), delta)
     }
 
-    fn node(&mut self, delta: Option<&Delta>) -> Wakes {
-        delta.map_or(Wakes::NONE, |delta| take_node(&mut self.snapshot, &self.caches.nodes.lister(), delta))
+    fn node(&mut self, delta: &Delta) -> Wakes {
+        take_node(&mut self.snapshot, &self.caches.nodes.lister(), delta)
     }
 
-    fn namespace(&mut self, delta: Option<&Delta>) -> Wakes {
-        let Some(delta) = delta else { return Wakes::NONE };
+    fn namespace(&mut self, delta: &Delta) -> Wakes {
         let lister = self.caches.namespaces.lister();
         let namespace = delta.new.as_ref().filter(|_| !delta.is_gone()).and_then(|new| lister.decode(new));
         let name = delta.key.name.to_string();
