@@ -89,8 +89,9 @@ impl Walk<'_> {
                 Some(_) if value.is_null() => false,
                 Some(field) => {
                     let noted = self.unknown.len();
-                    let kept =
-                        self.value(&field.shape, value).map_err(|wrong| wrong.inside(&described.name, key))?;
+                    let kept = self
+                        .value(&field.shape, value)
+                        .map_err(|wrong| wrong.inside(&described.name, key))?;
                     prefix(&mut self.unknown[noted..], key);
                     kept && !(field.empty == Empty::Omitted && is_empty(value))
                 }
