@@ -48,3 +48,89 @@ fn is_free(owner: &Type, field: &Field, edit: Edit<'_>) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use shoal_objects::Errors;
+
+    use crate::kinds::rules;
+
+    const TEXTS: [&str; 8] = ["x", " ", " a b ", "ü", "$(A)", "a:latest", "/../..", "0"];
+
+    fn workload() -> Value {
+        json!({
+            "metadata": {"name": "a", "annotations": {"n": "1", "m": "2"}},
+            "spec": {
+                "replicas": 1, "serviceName": "s", "selector": {"matchLabels": {"a": "b"}},
+                "template": {
+                    "metadata": {"labels": {"a": "b"}, "annotations": {"n": "1", "m": "2"}},
+                    "spec": {"containers": [{
+                        "name": "c", "image": "i", "args": ["1"], "command": ["2"],
+                        "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "$(A)"}],
+                    }]},
+                },
+            },
+        })
+    }
+
+    /// Every value in a place that is called free, and every removal.
+    fn edited(object: &Value) -> Vec<Value> {
+        const CONTAINER: &str = "/spec/template/spec/containers/0";
+        let mut all = Vec::new();
+        let mut set = |place: &str, value: Value| {
+            let mut next = object.clone();
+            if let Some(there) = next.pointer_mut(place) {
+                *there = value;
+                all.push(next);
+            }
+        };
+        for text in TEXTS {
+            for field in ["image", "env/0/value", "env/1/value"] {
+                set(&format!("{CONTAINER}/{field}"), text.into());
+            }
+            for field in ["args", "command"] {
+                set(&format!("{CONTAINER}/{field}"), json!([text, text]));
+            }
+            for place in ["/metadata/annotations/n", "/spec/template/metadata/annotations/n", "/data/k"] {
+                set(place, text.into());
+            }
+        }
+        for count in [0, 7, i32::MAX] {
+            set("/spec/replicas", count.into());
+        }
+        set(&format!("{CONTAINER}/env"), json!([{"name": "B", "value": "$(A)"}]));
+        set("/metadata/annotations", json!({"m": "2"}));
+        set("/spec/template/metadata/annotations", json!({"m": "2"}));
+        set("/data", json!({"l": "2"}));
+        all
+    }
+
+    #[test]
+    fn no_rule_looks_at_free_fields() {
+        let map = json!({"metadata": {"name": "a"}, "data": {"k": "1", "l": "2"}});
+        for (group, plural, mut object) in [
+            ("apps", "deployments", workload()),
+            ("apps", "replicasets", workload()),
+            ("apps", "statefulsets", workload()),
+            ("", "configmaps", map),
+        ] {
+            let rules = rules(group, "v1", plural);
+            (rules.default)(&mut object);
+            let complaints = |new: &Value| {
+                let mut errors = Errors::new();
+                (rules.validate)(new, &mut errors);
+                (rules.validate_update)(new, &object, &mut errors);
+                (errors.0, (rules.warnings)(new))
+            };
+            assert_eq!(complaints(&object), (Vec::new(), Vec::new()), "{plural}");
+            for next in edited(&object) {
+                assert_eq!(complaints(&next), (Vec::new(), Vec::new()), "{plural} {next}");
+                let mut again = next.clone();
+                (rules.default)(&mut again);
+                (rules.prepare_update)(&mut again, &object);
+                assert_eq!(again, next, "{plural}");
+            }
+        }
+    }
+}
