@@ -58,7 +58,7 @@ pub(super) async fn run(shared: Arc<Shared>, stop: Stop) -> Result<(), BoxError>
         tokio::select! {
             biased;
             () = stop.aborted() => return Ok(()),
-            () = shared.holding.idle(all) => {}
+            () = shared.holding.idle(all, Epoch::MAX) => {}
         }
         let last = life.lose_all();
         drop(life);
