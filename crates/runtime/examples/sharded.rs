@@ -82,7 +82,7 @@ impl Arguments {
                 "--group" => self.group = value,
                 "--selector" => self.selector = value,
                 "--slots" => {
-                    self.slots = value.parse().map_err(|_| format!("{value} is no number of slots"))?
+                    self.slots = value.parse().map_err(|_| format!("{value} is no number of slots"))?;
                 }
                 "--service" => {
                     self.service = duration::parse(&value).map_err(|error| format!("--service: {error}"))?;

@@ -156,6 +156,13 @@ impl Core {
         let _ = self.commands.send(Command::Filter(filter));
     }
 
+    /// Does not wait any longer after a failure: the server is there again.
+    pub fn hurry(&self) {
+        if self.progress.borrow().trouble.is_some() {
+            let _ = self.commands.send(Command::ListAgain { unless: None });
+        }
+    }
+
     /// Waits until a list has followed that change of the part. The list was asked for after the change.
     pub async fn listed(&self, number: u64) -> Result<(), Fault> {
         self.reached(|progress| progress.part >= number).await

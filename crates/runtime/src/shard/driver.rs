@@ -58,7 +58,7 @@ pub(super) async fn run(shared: Arc<Shared>, stop: Stop) -> Result<(), BoxError>
         tokio::select! {
             biased;
             () = stop.aborted() => return Ok(()),
-            () = shared.holding.idle(all) => {}
+            () = shared.holding.idle(all, Epoch::MAX) => {}
         }
         let last = life.lose_all();
         drop(life);
@@ -313,6 +313,7 @@ impl Life {
                     tracing::warn!(node_id = %self.id, cut, "this replica's Lease could not be renewed in time: all work stops");
                 }
                 Action::Resume => {
+                    self.shared.kinds.hurry();
                     let active = self.shared.replica.lock().as_ref().map(Replica::active).unwrap_or_default();
                     active.iter().flat_map(|(slots, _)| slots.slots()).for_each(|slot| queue.set(slot, true));
                 }

@@ -150,6 +150,11 @@ impl Kinds {
         }
     }
 
+    /// The server answers again: caches that wait after a failure need not.
+    pub(crate) fn hurry(&self) {
+        self.kinds.lock().iter().for_each(|kind| kind.core.hurry());
+    }
+
     /// Waits until every cache has listed what it was last asked for.
     pub(crate) async fn settled(&self) {
         let divided = |kind: &&Kind| kind.division != Division::Whole;
