@@ -17,7 +17,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 use parking_lot::Mutex;
 use serde_json::json;
-use shoal_runtime::config::duration;
+use shoal_runtime::config::{Logging, duration};
+use shoal_runtime::logging;
 use shoal_runtime::monotonic::Monotonic;
 use shoal_runtime::{Action, Context, Controller, Manager, ShardingOptions};
 
@@ -25,7 +26,7 @@ use shoal_runtime::{Action, Context, Controller, Manager, ShardingOptions};
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = Arguments::default();
     arguments.read(std::env::args().skip(1))?;
-    tracing_subscriber::fmt().json().with_writer(std::io::stderr).init();
+    logging::init(&Logging::default(), Vec::new())?;
     let log = Arc::new(Log {
         file: Mutex::new(OpenOptions::new().create(true).append(true).open(&arguments.log)?),
         clock: Monotonic::system(),
@@ -81,7 +82,7 @@ impl Arguments {
                 "--group" => self.group = value,
                 "--selector" => self.selector = value,
                 "--slots" => {
-                    self.slots = value.parse().map_err(|_| format!("{value} is no number of slots"))?
+                    self.slots = value.parse().map_err(|_| format!("{value} is no number of slots"))?;
                 }
                 "--service" => {
                     self.service = duration::parse(&value).map_err(|error| format!("--service: {error}"))?;

@@ -22,6 +22,9 @@ pub(super) type Keys = Box<dyn Fn(&Delta) -> Vec<ObjectKey> + Send + Sync>;
 /// The keys that an object of another kind concerns.
 pub(super) type Mapping<T> = dyn Fn(&T, &Listers) -> Vec<ObjectKey> + Send + Sync;
 
+/// Is told of an object that is not ours any more.
+pub(super) type Evicted = Box<dyn Fn(&ObjectKey) + Send + Sync>;
+
 /// A watched kind, whatever its type.
 pub(super) struct Source {
     /// For people.
@@ -30,7 +33,7 @@ pub(super) struct Source {
     /// All objects of the kind that are held.
     pub(super) held: Box<dyn Fn() -> Vec<Arc<Encoded>> + Send + Sync>,
     /// Is told of objects that are not ours any more.
-    pub(super) evicted: Option<Box<dyn Fn(&ObjectKey) + Send + Sync>>,
+    pub(super) evicted: Option<Evicted>,
     pub(super) subscribe: Box<dyn Fn() -> Subscription + Send + Sync>,
     pub(super) keys: Keys,
     pub(super) predicate: Option<Predicate>,

@@ -16,6 +16,8 @@ pub const GROUP_LABEL: &str = "sharding.shoal.dev/group";
 
 /// How often is looked whether the kind is served by now.
 const ASK: Duration = Duration::from_millis(200);
+/// And how many times.
+const ASKED: u32 = 50;
 
 /// Why the kind is not there.
 #[derive(Debug, thiserror::Error)]
@@ -165,10 +167,16 @@ pub(crate) async fn ensure(client: &Client, namespace: &str, install: bool) -> R
         }
         Err(error) => return Err(CrdError::Unreachable(error.to_string())),
     }
-    while !served(client, namespace).await? {
+    for _ in 0..ASKED {
+        if served(client, namespace).await? {
+            return Ok(());
+        }
         tokio::time::sleep(ASK).await;
     }
-    Ok(())
+    let name = wanted.name_any();
+    Err(CrdError::Unreachable(format!(
+        "its definition {name} is there, but the kind is not served; see its conditions"
+    )))
 }
 
 async fn served(client: &Client, namespace: &str) -> Result<bool, CrdError> {

@@ -58,7 +58,7 @@ pub(super) async fn run(shared: Arc<Shared>, stop: Stop) -> Result<(), BoxError>
         tokio::select! {
             biased;
             () = stop.aborted() => return Ok(()),
-            () = shared.holding.idle(all) => {}
+            () = shared.holding.idle(all, Epoch::MAX) => {}
         }
         let last = life.lose_all();
         drop(life);
@@ -437,6 +437,16 @@ impl Life {
         if now >= self.next_chores {
             self.next_chores = now + self.settings.timers.retry_period;
             self.look_around(now);
+            self.give_up(now);
+        }
+    }
+
+    /// A Lease that cannot be renewed for very long never will be, say because the server was set back to an older state. A new life
+    /// knows nothing of the versions before, and is always safe to begin.
+    fn give_up(&mut self, now: Moment) {
+        let deadline = self.shared.holding.deadline();
+        if deadline > Moment::default() && now > deadline + self.settings.timers.node_timeout * 2 {
+            self.over = Some(Over::Restart(Ending::LeaseLost));
         }
     }
 

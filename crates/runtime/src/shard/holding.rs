@@ -32,7 +32,13 @@ pub(crate) struct Holding {
 
 #[derive(Default)]
 struct Work {
-    running: Slab<(Slot, CancellationToken)>,
+    running: Slab<Running>,
+}
+
+struct Running {
+    slot: Slot,
+    epoch: Epoch,
+    lost: CancellationToken,
 }
 
 const OPEN: u64 = 1;
@@ -94,7 +100,7 @@ impl Holding {
     pub(crate) fn drop_slots(&self, slots: SlotRange) -> usize {
         let work = self.work.lock();
         self.each(slots, |state| state.store(0, Ordering::SeqCst));
-        work.cancel(|slot| slots.contains(slot))
+        work.cancel(|running| slots.contains(running.slot))
     }
 
     /// These slots are not ours any more in that epoch; nothing is in flight on them. Slots that have a later epoch by now stay.
@@ -107,9 +113,9 @@ impl Holding {
         });
     }
 
-    /// Ends what is in flight on these slots at its next await.
-    pub(crate) fn cancel(&self, slots: SlotRange) -> usize {
-        self.work.lock().cancel(|slot| slots.contains(slot))
+    /// Ends what is in flight on these slots in epochs up to this one, at its next await.
+    pub(crate) fn cancel(&self, slots: SlotRange, epoch: Epoch) -> usize {
+        self.work.lock().cancel(|running| slots.contains(running.slot) && running.epoch <= epoch)
     }
 
     /// Ends everything in flight at its next await.
@@ -117,14 +123,16 @@ impl Holding {
         self.work.lock().cancel(|_| true)
     }
 
-    /// Waits until nothing is in flight on these slots. Call after [`Holding::close`], or new work may come.
-    pub(crate) async fn idle(&self, slots: SlotRange) {
+    /// Waits until nothing is in flight on these slots in epochs up to this one. Call after [`Holding::close`], or new work may come.
+    /// Work of later epochs is none of a drain that was called off.
+    pub(crate) async fn idle(&self, slots: SlotRange, epoch: Epoch) {
         loop {
             let ended = self.ended.notified();
             tokio::pin!(ended);
             // Registered before the look, so that no end is missed.
             ended.as_mut().enable();
-            if !self.work.lock().running.iter().any(|(_, (slot, _))| slots.contains(*slot)) {
+            let awaited = |running: &Running| slots.contains(running.slot) && running.epoch <= epoch;
+            if !self.work.lock().running.iter().any(|(_, running)| awaited(running)) {
                 return;
             }
             ended.await;
@@ -159,7 +167,7 @@ impl Holding {
         }
         let epoch = self.state(slot) >> 1;
         let lost = CancellationToken::new();
-        let place = work.running.insert((slot, lost.clone()));
+        let place = work.running.insert(Running { slot, epoch, lost: lost.clone() });
         let (holding, began) = (self.clone(), self.clock.now());
         Some(Pass { holding, slot, epoch, lost, place, began })
     }
@@ -190,9 +198,9 @@ impl Holding {
 }
 
 impl Work {
-    fn cancel(&self, which: impl Fn(Slot) -> bool) -> usize {
-        let running = self.running.iter().filter(|(_, (slot, _))| which(*slot));
-        running.map(|(_, (_, lost))| lost.cancel()).count()
+    fn cancel(&self, which: impl Fn(&Running) -> bool) -> usize {
+        let running = self.running.iter().filter(|(_, running)| which(running));
+        running.map(|(_, running)| running.lost.cancel()).count()
     }
 }
 
@@ -261,11 +269,11 @@ mod tests {
         holding.close(SlotRange::one(1));
         assert!(holding.enter(1).is_none());
         assert_eq!(pass.fence().check().unwrap().epoch, 3);
-        let waited = tokio::time::timeout(Duration::from_secs(5), holding.idle(SlotRange::one(1)));
+        let waited = tokio::time::timeout(Duration::from_secs(5), holding.idle(SlotRange::one(1), 3));
         assert!(waited.await.is_err());
         let fence = pass.fence();
         drop(pass);
-        holding.idle(SlotRange::one(1)).await;
+        holding.idle(SlotRange::one(1), 3).await;
         holding.release(SlotRange::one(1), 3);
         assert!(fence.check().is_err());
     }
@@ -280,6 +288,20 @@ mod tests {
         assert!(!kept.lost.is_cancelled() && kept.fence().check().is_ok());
         holding.open(SlotRange::one(1), 4);
         assert!(lost.fence().check().is_err(), "the old epoch never writes again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_drain_that_was_called_off_leaves_later_work_alone() {
+        let holding = holding();
+        holding.open(SlotRange::one(1), 3);
+        let old = holding.enter(1).unwrap();
+        holding.close(SlotRange::one(1));
+        holding.open(SlotRange::one(1), 4);
+        let new = holding.enter(1).unwrap();
+        assert_eq!(holding.cancel(SlotRange::one(1), 3), 1);
+        assert!(old.lost.is_cancelled() && !new.lost.is_cancelled());
+        drop(old);
+        holding.idle(SlotRange::one(1), 3).await;
     }
 
     #[tokio::test(start_paused = true)]

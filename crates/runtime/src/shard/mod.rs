@@ -73,6 +73,7 @@ pub(crate) struct Shared {
     entropy: Entropy,
     clock: Clock,
     replica: Mutex<Option<Replica>>,
+    nodes: watch::Sender<Vec<NodeInfo>>,
     joined: AtomicBool,
 }
 
@@ -114,6 +115,7 @@ impl Sharding {
             entropy: around.entropy,
             clock: around.clock,
             replica: Mutex::new(None),
+            nodes: watch::Sender::default(),
             joined: AtomicBool::new(false),
             options,
         })))
@@ -137,6 +139,11 @@ impl Sharding {
     pub fn nodes(&self) -> Vec<NodeInfo> {
         let now = self.0.holding.now();
         self.0.replica.lock().as_ref().map(|replica| replica.nodes(now)).unwrap_or_default()
+    }
+
+    /// Follows the replicas: told whenever one comes, goes, or changes its status or slots.
+    pub fn watch_nodes(&self) -> watch::Receiver<Vec<NodeInfo>> {
+        self.0.nodes.subscribe()
     }
 
     /// The record that is obeyed.

@@ -12,6 +12,8 @@ use super::driver::Life;
 use super::kinds::Kinds;
 use super::observe::{Inbox, Message};
 
+/// No request is given up sooner, unless the deadline wants it.
+const SHORTEST: Duration = Duration::from_millis(250);
 /// Work that is cut off is told again this often.
 const CUT_AGAIN: Duration = Duration::from_millis(100);
 
@@ -21,7 +23,7 @@ pub(super) fn request(life: &mut Life, action: Action) {
         (life.shared.records.clone(), life.shared.holding.clone(), life.inbox.clone());
     let timers = &life.settings.timers;
     // A request that hangs must leave time for others before the deadline.
-    let limit = timers.retry_period.min(timers.renew_deadline / 2);
+    let limit = timers.retry_period.max(SHORTEST).min(timers.renew_deadline / 2);
     let patience = timers.renew_deadline;
     life.tasks.spawn(async move {
         let message = match action {
@@ -135,13 +137,13 @@ impl Life {
         told.iter().for_each(|slot| self.gained[*slot as usize] = 0);
         self.tasks.spawn(async move {
             let began = Instant::now();
-            let idle = shared.holding.idle(slots);
+            let idle = shared.holding.idle(slots, epoch);
             tokio::pin!(idle);
             if tokio::time::timeout(limit, &mut idle).await.is_err() {
-                let cut = shared.holding.cancel(slots);
+                let cut = shared.holding.cancel(slots, epoch);
                 tracing::warn!(%slots, cut, ?limit, "a handover cuts reconciles off that take too long");
                 while tokio::time::timeout(CUT_AGAIN, &mut idle).await.is_err() {
-                    shared.holding.cancel(slots);
+                    shared.holding.cancel(slots, epoch);
                 }
             }
             for range in shoal_sharding::ranges_of(told) {

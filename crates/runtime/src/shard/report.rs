@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::{Value, json};
-use shoal_sharding::{Moment, NodeStatus, Reason, ReplicaId, Report, ShardMap};
+use shoal_sharding::{Moment, NodeInfo, NodeStatus, Reason, ReplicaId, Report, ShardMap};
 
 use super::crd;
 use super::driver::Life;
@@ -162,6 +162,14 @@ impl Life {
             }
         }
         self.reporter.nodes.retain(|id, _| nodes.iter().any(|node| node.id == *id));
+        let same = |a: &NodeInfo, b: &NodeInfo| (&a.id, a.status, &a.shards) == (&b.id, b.status, &b.shards);
+        self.shared.nodes.send_if_modified(|known| {
+            let news = known.len() != nodes.len() || !known.iter().zip(&nodes).all(|(a, b)| same(a, b));
+            if news {
+                known.clone_from(&nodes);
+            }
+            news
+        });
         let Some(map) = map else { return };
         let lives =
             |id: &ReplicaId| nodes.iter().any(|node| node.id == *id && node.status != NodeStatus::Unhealthy);

@@ -44,7 +44,7 @@ pub fn options(name: &str) -> ShardingOptions {
 pub fn config() -> Config {
     let yaml = "state: {leaseDuration: 10s, renewDeadline: 6s, retryPeriod: 1s, syncInterval: 5s}\n\
                 node: {healthCheckInterval: 2s, healthCheckTimeout: 1s, nodeTimeout: 20s}\n\
-                sharding: {rebalanceInterval: 2s}";
+                sharding: {rebalanceInterval: 2s}\nworkers: 64";
     Config::parse(yaml, &|_| None).unwrap()
 }
 
@@ -65,6 +65,15 @@ impl World {
 
     /// A controller that writes down what it does.
     pub fn controller(&self, name: &str) -> Controller {
+        self.controller_that(name, Action::done())
+    }
+
+    /// One that looks at each object again and again.
+    pub fn repeating(&self, name: &str, after: Duration) -> Controller {
+        self.controller_that(name, Action::RequeueAfter(after))
+    }
+
+    fn controller_that(&self, name: &str, then: Action) -> Controller {
         let (intervals, name) = (self.intervals.clone(), name.to_owned());
         Controller::of::<ConfigMap>("maps").with_labels("app=test").reconcile(
             move |context: Context<ConfigMap>| {
@@ -77,7 +86,7 @@ impl World {
                     let key = format!("{}/{object}", context.key().name);
                     let _open = intervals.begin(&key, &name, shard, value.as_deref().unwrap_or("gone"));
                     tokio::time::sleep(SERVICE).await;
-                    Ok(Action::done())
+                    Ok(then)
                 }
             },
         )

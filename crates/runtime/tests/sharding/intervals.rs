@@ -64,6 +64,19 @@ impl Intervals {
         self.all().into_iter().map(|interval| (interval.key.clone(), interval)).collect()
     }
 
+    /// The longest time between two reconciles of one key.
+    pub fn longest_gap(&self) -> Duration {
+        let mut ends: BTreeMap<String, Duration> = BTreeMap::new();
+        let mut longest = Duration::ZERO;
+        for interval in self.all() {
+            let end = interval.end.unwrap_or(interval.start);
+            if let Some(before) = ends.insert(interval.key, end) {
+                longest = longest.max(interval.start.saturating_sub(before));
+            }
+        }
+        longest
+    }
+
     /// No two replicas at one key at the same time, and epochs of a slot never fall.
     pub fn check(&self) {
         let mut by_key: BTreeMap<String, Vec<Interval>> = BTreeMap::new();

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use shoal_runtime::Manager;
+use k8s_openapi::api::core::v1::ConfigMap;
 use shoal_runtime::monotonic::Monotonic;
+use shoal_runtime::{Action, Context, Controller, Manager};
 use shoal_testkit::FaultLayer;
 
-use crate::harness::{Replica, World, config, options, settled, within};
+use crate::harness::{Replica, SERVICE, SLOTS, World, config, options, settled, within};
 
 /// Lease × (1 + drift), and the second that the goal allows.
 const TAKEOVER: u64 = 12;
@@ -35,7 +36,7 @@ async fn a_newcomer_gets_its_share_and_no_object_is_rewritten() {
     let b = world.replica("b").await;
     settled(&[&a, &b]).await;
     let after = world.maps().list(&Default::default()).await.unwrap();
-    let versions = |list: &kube::api::ObjectList<k8s_openapi::api::core::v1::ConfigMap>| -> Vec<String> {
+    let versions = |list: &kube::api::ObjectList<ConfigMap>| -> Vec<String> {
         list.items.iter().filter_map(|map| map.metadata.resource_version.clone()).collect()
     };
     assert_eq!(versions(&before), versions(&after));
@@ -58,12 +59,35 @@ async fn a_leaver_hands_its_slots_over_before_it_ends() {
     let began = tokio::time::Instant::now();
     a.stop().await;
     assert!(began.elapsed() < Duration::from_secs(5), "a stop took {:?}", began.elapsed());
-    assert_eq!(b.slots(), crate::harness::SLOTS, "everything was handed over when it ended");
+    within(1, "everything was handed over", || b.slots() == SLOTS).await;
     world.set_all(40, "1").await;
     within(5, "changes are reconciled", || world.all_at(40, "1")).await;
     world.intervals.check();
     b.stop().await;
     assert!(world.live_leases().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_planned_handover_leaves_no_object_alone_for_half_a_second() {
+    let world = World::new().await;
+    world.create(60).await;
+    let again = Duration::from_millis(50);
+    let start = async |name: &str| world.replica_with(options(name), world.repeating(name, again)).await;
+    let a = start("a").await;
+    settled(&[&a]).await;
+    within(5, "all are worked on", || world.intervals.last_by_key().len() == 60).await;
+    let b = start("b").await;
+    settled(&[&a, &b]).await;
+    let c = start("c").await;
+    settled(&[&a, &b, &c]).await;
+    a.stop().await;
+    settled(&[&b, &c]).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    world.intervals.check();
+    let longest = world.intervals.longest_gap();
+    assert!(longest <= Duration::from_millis(500) + SERVICE + again, "{longest:?}");
+    b.stop().await;
+    c.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,4 +183,33 @@ async fn a_machine_that_slept_works_only_after_its_lease_is_renewed() {
     within(10, "it goes on", || world.all_at(20, "1")).await;
     world.intervals.check();
     a.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reconciler_that_blocks_its_thread_ends_the_process_before_another_may_start() {
+    let world = World::new().await;
+    world.create(4).await;
+    let mut short = config();
+    short.state.lease_duration = Duration::from_secs(2);
+    short.state.renew_deadline = Duration::from_millis(1_200);
+    short.state.retry_period = Duration::from_millis(300);
+    let (told, ended) = std::sync::mpsc::channel();
+    let options = options("a").abort_hook(move |why| _ = told.send(why.to_owned()));
+    let faults = FaultLayer::new(1);
+    let blocking = Controller::of::<ConfigMap>("maps").with_labels("app=test").reconcile(
+        |_: Context<ConfigMap>| async {
+            // As if everything were stuck: both threads of the runtime are gone.
+            std::thread::sleep(Duration::from_secs(5));
+            Ok(Action::done())
+        },
+    );
+    let builder = Manager::builder("web").client(world.cluster.client_through(&faults)).config(short);
+    let builder = builder.signals(false).listen(false).sharded(options);
+    let began = std::time::Instant::now();
+    let a = Replica::start(builder, blocking, faults).await.unwrap();
+    let why = tokio::task::spawn_blocking(move || ended.recv_timeout(Duration::from_secs(30))).await;
+    let why = why.unwrap().unwrap();
+    assert!(why.contains("did not stop"), "{why}");
+    assert!(began.elapsed() < Duration::from_secs(20));
+    a.crash().await;
 }

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use crate::harness::{World, settled, within};
+use kube::api::DeleteParams;
+use shoal_objects::Entropy;
+use shoal_testkit::{Effect, Rule};
+
+use crate::harness::{Replica, World, settled, within};
 
 const OBJECTS: usize = 200;
 
@@ -42,4 +46,53 @@ async fn three_replicas_share_hundreds_of_objects_under_change_without_overlap_o
         replica.stop().await;
     }
     world.intervals.check();
+}
+
+/// One world of random mischief; the seed tells which.
+async fn mischief(seed: u64) {
+    const COUNT: usize = 40;
+    let chance = Entropy::seeded(seed);
+    let world = World::new().await;
+    world.create(COUNT).await;
+    let mut replicas = vec![world.replica("r0").await, world.replica("r1").await];
+    let mut born = 2;
+    for round in 0..14 {
+        let at = chance.below(replicas.len() as u64) as usize;
+        match chance.below(9) {
+            0 if replicas.len() > 1 => replicas.swap_remove(at).crash().await,
+            1 if replicas.len() > 1 => replicas.swap_remove(at).stop().await,
+            2 | 3 if replicas.len() < 4 => {
+                replicas.push(world.replica(&format!("r{born}")).await);
+                born += 1;
+            }
+            4 => replicas[at].cut_off(),
+            5 => replicas.iter().for_each(Replica::reconnect),
+            6 => {
+                if let Some(id) = replicas[at].sharding.id() {
+                    let _ = world.leases().delete(id.as_str(), &DeleteParams::default()).await;
+                }
+            }
+            7 => replicas[at].faults.add(Rule::writes(Effect::DropAfter).percent(30)),
+            8 => replicas[at].faults.add(Rule::all(Effect::Delay(Duration::from_millis(1_500))).percent(30)),
+            _ => {}
+        }
+        let pause = chance.below(9_000);
+        world.set_all(COUNT, &format!("{seed}-{round}")).await;
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+    }
+    replicas.iter().for_each(Replica::reconnect);
+    settled(&replicas.iter().collect::<Vec<_>>()).await;
+    world.set_all(COUNT, "end").await;
+    within(10, "every object is done", || world.all_at(COUNT, "end")).await;
+    for replica in replicas {
+        replica.stop().await;
+    }
+    world.intervals.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn random_mischief_never_makes_two_owners_and_everything_is_done_after_it() {
+    for seed in 0..8 {
+        mischief(seed).await;
+    }
 }
