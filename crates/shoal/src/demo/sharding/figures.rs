@@ -59,13 +59,13 @@ impl Play<'_> {
                 _ => None,
             })
         });
-        let fullest = cached.max().unwrap_or_default();
+        let cached: u64 = cached.sum();
         let count = replicas as f64;
         self.figures = Some(Figures {
             replicas,
             coordination_writes_per_second: writes as f64 / CALM.as_secs_f64(),
             renewals_per_second: count / (self.lease.as_secs_f64() / 6.0),
-            cached_shares: fullest as f64 * count / f64::from(objects),
+            cached_shares: cached as f64 / f64::from(objects),
             throughput_of_one: one.rate,
             throughput_of_all: all.rate,
             efficiency: all.rate / (one.rate * count),

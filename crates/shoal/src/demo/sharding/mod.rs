@@ -44,7 +44,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=5_000))]
     changes: u32,
     /// How long a Lease lasts, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(2..=60))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(2..=60))]
     lease: u64,
     /// How many replicas at most
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(3..=20))]
@@ -76,7 +76,7 @@ impl Default for Args {
         Args {
             objects: 2_000,
             changes: 100,
-            lease: 3,
+            lease: 5,
             replicas: 5,
             work: 2,
             rounds: 1,

@@ -82,7 +82,7 @@ pub struct Figures {
     pub coordination_writes_per_second: f64,
     /// Replicas / renewal period.
     pub renewals_per_second: f64,
-    /// Objects that the fullest cache holds, in shares of all objects / replicas.
+    /// Objects in the caches of all replicas / all objects.
     pub cached_shares: f64,
     /// Reconciles per second of one replica with a fixed time of work.
     pub throughput_of_one: f64,
