@@ -67,9 +67,9 @@ async fn reconcile(folder: Option<Arc<PathBuf>>, context: Context<PersistentVolu
     if let Some(name) = volume_name(&claim) {
         // By name, and by nobody's choice but the user's: the volume must agree.
         return match writer.get::<PersistentVolume>(&ObjectKey::cluster(name)).await? {
-            Some(volume) if is_for(&volume, &claim) => bind(&context, &claim, &volume).await,
+            Some(volume) if is_for(&volume, &claim) => Box::pin(bind(&context, &claim, &volume)).await,
             Some(volume) if volume.spec.as_ref().is_some_and(|spec| spec.claim_ref.is_none()) => {
-                bind(&context, &claim, &volume).await
+                Box::pin(bind(&context, &claim, &volume)).await
             }
             Some(_) => Ok(Action::done()),
             None => lost(&context, &claim).await,
@@ -88,7 +88,7 @@ async fn reconcile(folder: Option<Arc<PathBuf>>, context: Context<PersistentVolu
     }
     let volumes = context.lister::<PersistentVolume>().list();
     if let Some(volume) = plan::choose(&claim, volumes.iter().map(AsRef::as_ref)) {
-        return bind(&context, &claim, volume).await;
+        return Box::pin(bind(&context, &claim, volume)).await;
     }
     let ours = class.filter(|class| class.provisioner == plan::PROVISIONER);
     match (ours, folder) {
@@ -106,7 +106,7 @@ async fn reconcile(folder: Option<Arc<PathBuf>>, context: Context<PersistentVolu
             let name = made.metadata.name.clone().unwrap_or_default();
             let text = format!("Successfully provisioned volume {name}");
             context.recorder().normal(&*claim, "ProvisioningSucceeded", text);
-            bind(&context, &claim, &made).await
+            Box::pin(bind(&context, &claim, &made)).await
         }
         _ if class_of(&claim).is_empty() => {
             let text = "no persistent volumes available for this claim and no storage class is set";
@@ -127,7 +127,7 @@ fn has_consumer(context: &Context<PersistentVolumeClaim>, claim: &PersistentVolu
             .any(|pod| claims_of(pod).any(|key| key == *context.key()))
 }
 
-/// The volume names the claim first: only one claim can win it. Then the claim names the volume.
+/// (Boxed where it is called: volumes are large.) The volume names the claim first: only one claim can win it. Then the claim names the volume.
 async fn bind(
     context: &Context<PersistentVolumeClaim>,
     claim: &PersistentVolumeClaim,

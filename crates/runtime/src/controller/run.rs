@@ -189,7 +189,9 @@ impl<K: Object, R: Reconciler<K>> Subject<K, R> {
             shard: entry.shard.clone(),
             cancelled: job.cancelled,
         };
-        let Some(action) = kept(&entry, because(cause, self.reconciler.reconcile(context))).await? else {
+        // On the heap: a reconcile holds whole objects, and is handed through many hands before it runs.
+        let reconcile = Box::pin(self.reconciler.reconcile(context));
+        let Some(action) = kept(&entry, because(cause, reconcile)).await? else {
             return Ok(Action::done());
         };
         if let Some(last) = last {
