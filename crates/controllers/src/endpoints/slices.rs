@@ -154,8 +154,12 @@ fn distribute(endpoints: Vec<Endpoint>, slices: &[&EndpointSlice]) -> Vec<Vec<En
             _ => rest.push(endpoint),
         }
     }
+    let mut gap = 0;
     for endpoint in rest {
-        match parts.iter_mut().find(|part| part.len() < MAX_ENDPOINTS) {
+        while parts.get(gap).is_some_and(|part| part.len() >= MAX_ENDPOINTS) {
+            gap += 1;
+        }
+        match parts.get_mut(gap) {
             Some(part) => part.push(endpoint),
             None => parts.push(vec![endpoint]),
         }
