@@ -87,7 +87,7 @@ async fn all_agree(steps: &[(&str, &str, Value)]) {
 
 fn with(pointer: &str, value: Value) -> Value {
     let mut object = deployment();
-    *object.pointer_mut(pointer).unwrap() = value;
+    *object.pointer_mut(pointer).expect(pointer) = value;
     object
 }
 
@@ -178,7 +178,7 @@ async fn warnings_are_not_lost() {
 /// Whether what is stored would be edited, and how much.
 async fn is_edited(http: &Http, config: &Value) -> Option<bool> {
     let stored = http.get(DEPLOYMENT).await.body;
-    let (stored, config) = (std::str::from_utf8(&stored).unwrap(), config.to_string());
+    let (stored, config) = (std::str::from_utf8(&stored).expect("text"), config.to_string());
     let writer = Writer {
         manager: "me",
         api_version: "apps/v1",
@@ -188,7 +188,7 @@ async fn is_edited(http: &Http, config: &Value) -> Option<bool> {
         schema: Schema { types: builtin::types(), root: builtin::type_of("apps", "v1", "Deployment") },
         convert: &|_, _| None,
     };
-    let (stored, config) = (Outline::read(stored.trim()).unwrap(), Outline::read(&config).unwrap());
+    let (stored, config) = (Outline::read(stored.trim())?, Outline::read(&config)?);
     let found = edits(&writer, &stored, &config, true, KNOWLEDGE)?;
     let nothing = found.is_empty();
     found.apply().map(|_| !nothing)
