@@ -89,6 +89,6 @@ mod tests {
         assert_eq!(all.iter().map(|(name, s)| (name.as_str(), s.milli)).collect::<Vec<_>>(), [("a", 1250)]);
         assert_eq!(all["a"].window, 20);
         let one = read(&list, Measure { resource: "cpu", container: Some("c") });
-        assert_eq!(one.iter().map(|(_, sample)| sample.milli).collect::<Vec<_>>(), [250, 1000]);
+        assert_eq!(one.values().map(|sample| sample.milli).collect::<Vec<_>>(), [250, 1000]);
     }
 }
