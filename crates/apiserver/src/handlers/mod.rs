@@ -9,6 +9,7 @@ pub mod delete;
 pub mod eviction;
 pub mod get;
 pub mod list;
+pub mod node_proxy;
 pub mod ownership;
 pub mod patch;
 pub mod pod_streams;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use http::request::Parts;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use shoal_objects::Errors;
@@ -55,6 +57,8 @@ pub struct Call<'a> {
     pub query: Query,
     /// Request headers.
     pub headers: &'a HeaderMap,
+    /// Its method and what its connection brings along; none if the server asks itself.
+    pub parts: Option<&'a Parts>,
     /// The whole body.
     pub body: Bytes,
     /// What the client wants back.
@@ -165,6 +169,7 @@ impl Call<'_> {
             verb: self.verb,
             query: self.query.clone(),
             headers: self.headers,
+            parts: self.parts,
             body: Bytes::new(),
             accepted: self.accepted,
             user: self.user.clone(),

@@ -1,0 +1,40 @@
+//! Commands that join a running container: `kubectl exec`, exec probes and hooks.
+
+use std::path::Path;
+
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::thread::{ThreadNameSpaceType, move_into_thread_name_spaces};
+
+use super::init::{Entering, command};
+use super::{Join, SELF_PATH, complain, settle, take};
+
+/// Runs the command and exits as it does; 126 and 127 as shells have them.
+pub fn join(path: &str) -> u8 {
+    match take(path).and_then(|join: Join| start(&join)) {
+        Ok(code) => code,
+        Err(error) => {
+            complain(&error);
+            if error.contains("not found") { 127 } else { 126 }
+        }
+    }
+}
+
+fn start(join: &Join) -> Result<u8, String> {
+    let own = std::env::current_exe().map_err(|e| e.to_string())?;
+    let mut program = own.as_path();
+    if join.namespaces {
+        let pid = Pid::from_raw(join.pid).ok_or("the container is not running")?;
+        let gone = |e: rustix::io::Errno| format!("the container is not running: {e}");
+        let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(gone)?;
+        use ThreadNameSpaceType as Kind;
+        let kinds = Kind::USER | Kind::MOUNT | Kind::PROCESS_ID | Kind::HOST_NAME_AND_NIS_DOMAIN_NAME;
+        move_into_thread_name_spaces(std::os::fd::AsFd::as_fd(&pidfd), kinds).map_err(gone)?;
+        program = Path::new(SELF_PATH);
+    }
+    settle::die_with_parent(None)?;
+    let prefix: Vec<String> = std::env::args().skip(1).take_while(|argument| argument != "join").collect();
+    let enter = Entering { program, prefix: &prefix, namespaces: join.namespaces };
+    let child =
+        command(&enter, &join.command, &join.env, &join.working_dir, join.tty, (join.user, join.group))?;
+    Ok(settle::tend(&child))
+}

@@ -1,0 +1,5 @@
+//! Pods that run as real processes of this machine's user.
+
+mod cluster;
+mod life;
+mod volumes;
