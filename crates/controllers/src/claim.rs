@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector as Selector, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector as Selector, ObjectMeta, OwnerReference};
 use shoal_objects::selector::LabelSelector;
-use shoal_runtime::{Object, ObjectKey, Result, Writer, owner};
+use shoal_runtime::controller::Listers;
+use shoal_runtime::{Context, Object, ObjectKey, Result, Writer, owner};
 
 /// What to do with an object that an owner might own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,38 @@ pub fn claim(owner: &ObjectMeta, selector: &LabelSelector, object: &ObjectMeta) 
         None if !matches || owner_goes || object.deletion_timestamp.is_some() => Claim::Ignore,
         None => Claim::Adopt,
     }
+}
+
+/// What the reconciled object has and what it might take: its children, and objects of its namespace that match and
+/// that nobody controls. `T` was named with `owns`.
+pub fn candidates<K: Object, T: Object>(context: &Context<K>, selector: &LabelSelector) -> Vec<Arc<T>> {
+    let mut candidates = context.children::<T>();
+    let matching = context.lister::<T>().select_in(&context.key().namespace, selector);
+    candidates.extend(matching.into_iter().filter(|object| owner::controller_of(object.meta()).is_none()));
+    candidates
+}
+
+/// Objects of `K` whose selector matches an object that nobody controls.
+pub fn who_might_adopt<K: Object, T: Object>(
+    object: &T,
+    listers: &Listers,
+    selector_of: fn(&K) -> Option<&Selector>,
+) -> Vec<ObjectKey> {
+    if owner::controller_of(object.meta()).is_some() {
+        return Vec::new();
+    }
+    let namespace = object.meta().namespace.as_deref().unwrap_or_default();
+    let wants = |parent: &Arc<K>| {
+        selector(selector_of(parent)).is_some_and(|selector| matches(&selector, object.meta()))
+    };
+    let parents = listers.of::<K>().list_in(namespace);
+    parents.iter().filter(|parent| wants(parent)).map(|parent| ObjectKey::of(&**parent)).collect()
+}
+
+/// The reference by which `parent` controls its children, which hold up its foreground deletion.
+pub fn reference<K: Object>(parent: &K) -> Option<OwnerReference> {
+    let reference = parent.controller_owner_ref(&())?;
+    Some(OwnerReference { block_owner_deletion: Some(true), ..reference })
 }
 
 /// Takes and lets go as [`claim`] says; gives what `parent` owns now.

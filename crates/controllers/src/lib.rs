@@ -4,15 +4,32 @@
 
 #![cfg_attr(test, allow(clippy::needless_pass_by_value, reason = "tests read better with literals"))]
 
+pub mod all;
+pub mod autoscaler;
+pub mod children;
 pub mod claim;
+pub mod clusterrole;
+pub mod cronjob;
 pub mod daemonset;
 pub mod deployment;
+pub mod discovery;
 pub mod disruption;
 pub mod endpoints;
 pub mod garbage;
 pub mod job;
+pub mod namespace;
+pub mod nodelifecycle;
 pub mod pending;
+pub mod persistentvolume;
+pub mod podgc;
 pub mod pods;
 pub mod replicaset;
+pub mod revisions;
+pub mod rootca;
+pub mod scale;
+pub mod scheduler;
+pub mod serviceaccount;
 pub mod statefulset;
+pub mod tainteviction;
 pub mod time;
+pub mod written;

@@ -1,10 +1,15 @@
-//! The node agent: runs the pods that are assigned to its node.
+//! Nodes: what runs pods, or plays that it does.
 //!
-//! The process runtime runs them as processes of this machine's user, without root and without a container engine.
+//! The process runtime runs the pods of a node as processes of this machine's user, without root and without a container
+//! engine:
 //!
 //! ```text
 //! watch of the node's pods ─▶ agent ─▶ pod worker: plan (pure) ─▶ sandbox, process ─▶ status
 //! ```
+//!
+//! `simulated` plays any number of nodes instead.
+
+#![cfg_attr(test, allow(clippy::needless_pass_by_value, reason = "tests read better with literals"))]
 
 pub mod addresses;
 pub mod agent;
@@ -18,5 +23,6 @@ pub mod probes;
 pub mod process;
 pub mod register;
 pub mod sandbox;
+pub mod simulated;
 pub mod terminal;
 pub mod volumes;

@@ -71,11 +71,26 @@ impl Error {
     pub fn because(self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
         Error { source: Some(source.into()), ..self }
     }
+
+    /// Whether this happens in every healthy cluster: a write met another, or came into a namespace on its way out.
+    pub fn is_ordinary(&self) -> bool {
+        match self.source.as_ref().and_then(|source| source.downcast_ref::<kube::Error>()) {
+            Some(kube::Error::Api(status)) => status.code == 409 || is_terminating(status),
+            _ => false,
+        }
+    }
+}
+
+fn is_terminating(status: &kube::core::Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
 }
 
 /// The retry class of an API error, in one match.
 pub fn class_of(error: &kube::Error) -> Class {
     match error {
+        // Nothing new comes into a namespace that goes.
+        kube::Error::Api(status) if is_terminating(status) => Class::Permanent,
         kube::Error::Api(status) => match status.code {
             // Conflict, timeouts, too many requests, and what servers say while they start, stop or elect.
             408 | 409 | 429 | 500 | 502..=504 => Class::Transient,

@@ -38,6 +38,7 @@ async fn running(drain: Duration) -> (u16, tokio::task::JoinHandle<Result<(), Er
         Ok(())
     });
     manager.add(work.elected());
+    manager.informers().of::<k8s_openapi::api::core::v1::Namespace>();
     let mut phases = manager.phase();
     let run = tokio::spawn(manager.run());
     phases.wait_for(|phase| *phase == Phase::Running).await.unwrap();
@@ -53,6 +54,9 @@ async fn a_process_serves_probes_stops_on_a_signal_and_aborts_on_the_second() {
     let metrics = get(port, "/metrics").await;
     assert!(metrics.contains("config_generation 1"), "{metrics}");
     assert!(metrics.contains("leader_election_master_status{name=\"test\"} 1"), "{metrics}");
+    let cache =
+        "controller_informer_synced{path=\"/api/v1/namespaces\",selector=\"\",metadata_only=\"false\"} 1";
+    assert!(metrics.contains(cache), "{metrics}");
     let inspection = get(port, "/debug/inspect").await;
     for part in ["\"manager\"", "\"config\"", "\"caches\"", "\"leases\"", "\"phase\": \"Running\""] {
         assert!(inspection.contains(part), "{part} in {inspection}");

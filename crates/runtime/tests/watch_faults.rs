@@ -256,6 +256,56 @@ async fn objects_of_a_megabyte_come_through_even_in_pieces() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn objects_of_a_megabyte_are_held_by_typed_metadata_and_dynamic_caches() {
+    let large = |letter: &str| {
+        let map = json!({"metadata": {"name": format!("large-{letter}"), "annotations": {"a": letter.repeat(200_000)}},
+            "data": {"k": letter.repeat(800_000)}});
+        serde_json::from_value::<ConfigMap>(map).unwrap()
+    };
+    for (variant, cluster) in clusters().await.into_iter().filter(|(name, _)| matches!(*name, "new" | "old"))
+    {
+        let put =
+            async |letter| drop(maps(&cluster).create(&PostParams::default(), &large(letter)).await.unwrap());
+        put("a").await;
+        let faults = FaultLayer::new(1);
+        let all = informers(cluster.client_through(&faults));
+        let scope = || Scope::namespace("default");
+        let typed = all.scoped::<ConfigMap>(scope());
+        let meta = all.metadata_scoped::<ConfigMap>(scope());
+        let dynamic = all.dynamic(&ApiResource::erase::<ConfigMap>(&()), scope());
+        let dynamic_meta = all.dynamic_metadata(&ApiResource::erase::<ConfigMap>(&()), scope());
+        all.synced().await;
+        // One is listed, one is an event, and one comes after the watch was cut in the middle of it.
+        put("b").await;
+        faults.add(Rule::watches(Effect::CutAfter(500_000)).times(4));
+        faults.disconnect();
+        put("c").await;
+        for letter in ["a", "b", "c"] {
+            let key = key(&format!("large-{letter}"));
+            eventually(&format!("{variant}: {letter} everywhere"), || async {
+                let all = [typed.lister().meta(&key), meta.lister().meta(&key), dynamic.lister().meta(&key)];
+                all.into_iter()
+                    .chain([dynamic_meta.lister().meta(&key)])
+                    .all(|meta| meta.is_some())
+                    .then_some(())
+            })
+            .await;
+            let bodies = [
+                typed.lister().get(&key).unwrap().data.as_ref().unwrap()["k"].clone(),
+                dynamic.lister().get(&key).unwrap().data["data"]["k"].as_str().unwrap().to_owned(),
+            ];
+            assert!(bodies.iter().all(|body| *body == letter.repeat(800_000)), "{variant} {letter}");
+            for annotation in [
+                meta.lister().get(&key).unwrap().annotations()["a"].clone(),
+                dynamic_meta.lister().get(&key).unwrap().annotations()["a"].clone(),
+            ] {
+                assert_eq!(annotation.len(), 200_000, "{variant} {letter}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_event_over_the_limit_is_got_around_by_a_list() {
     for (variant, cluster) in clusters().await {
         let watch = WatchOptions { max_frame: 10_000, streamed_lists: false, ..options().watch };

@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-use crate::up;
+use crate::{run, up};
 
 /// A Kubernetes cluster in one small process
 #[derive(Parser)]
@@ -20,17 +20,26 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Up(up::Args),
+    Run(run::Args),
 }
 
 /// Reads the command line and does what it says. `started` is when the process began.
 pub fn run(started: Instant) -> anyhow::Result<()> {
     let cli = Cli::parse();
+    match cli.command {
+        Command::Up(args) => {
+            log_for_people();
+            on_runtime(up::run(args, started))
+        }
+        // Its settings say how it logs.
+        Command::Run(args) => on_runtime(run::run(args)),
+    }
+}
+
+fn log_for_people() {
     let filter = EnvFilter::try_from_env("SHOAL_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     let colours = std::io::stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
-    match cli.command {
-        Command::Up(args) => on_runtime(up::run(args, started)),
-    }
 }
 
 /// Runs `task` on a runtime that stays small on large machines.

@@ -1,9 +1,13 @@
 //! The `shoal` binary: the composition root, one file per subcommand.
 
+mod beside;
 mod cli;
 mod data_dir;
+mod in_process;
 mod kubeconfig;
 mod parts;
+mod run;
+mod simulated;
 mod up;
 
 use std::io::Write;

@@ -14,9 +14,11 @@ use shoal_objects::Clock;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::beside::Beside;
 use crate::data_dir::{self, DataDir};
 use crate::kubeconfig;
-use crate::parts::Part;
+use crate::parts::{self, Part};
+use crate::simulated;
 
 /// Start a cluster and stay in the foreground
 ///
@@ -30,6 +32,7 @@ use crate::parts::Part;
   shoal up                                 # data is kept; the next start continues
   shoal up --ephemeral --port 0            # in memory, on any free port
   shoal up --data-dir ./cluster --port 7443
+  shoal up --simulated-nodes 100           # nodes that only play, for tests of scale
   shoal up --audit-log audit.log --audit-level request
   shoal up --audit-log audit.log --audit-policy policy.yaml
   KUBECONFIG=FILE kubectl get namespaces   # FILE as printed
@@ -81,8 +84,8 @@ pub struct Args {
     #[arg(long, value_name = "N", hide = true)]
     nodes: Option<u32>,
 
-    #[arg(long, value_name = "N", hide = true)]
-    simulated_nodes: Option<u32>,
+    #[command(flatten)]
+    simulated: simulated::Args,
 }
 
 /// What the audit log tells.
@@ -111,10 +114,12 @@ fn read_audit_policy(path: &Path) -> anyhow::Result<AuditPolicy> {
 
 /// Starts everything in order, tells that it is ready, and waits for a signal.
 pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
-    if args.nodes.is_some() || args.simulated_nodes.is_some() {
-        bail!("nodes are not available yet; start without --nodes and --simulated-nodes");
+    if args.nodes.is_some() {
+        bail!(
+            "nodes that run processes are not available yet; start without --nodes, or with --simulated-nodes N"
+        );
     }
-    let _parts = (&args.only, &args.without);
+    let wanted = |part| parts::is_wanted(part, args.only.as_deref(), &args.without);
     let audit_policy = args.audit_policy.as_deref().map(read_audit_policy).transpose()?;
     raise_file_limit();
     let stop = stop_signal()?;
@@ -132,7 +137,7 @@ pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
     let url = url(listener.local_addr()?);
 
     let mut options = Options::new(store.clone(), pki.service_account_key().to_vec());
-    options.clock = clock;
+    options.clock = clock.clone();
     options.front_proxy = Some(pki.front_proxy().clone());
     options.audit = match (args.audit_log, audit_policy) {
         (Some(path), Some(policy)) => Some(AuditOptions::by_policy(path, policy)),
@@ -140,14 +145,32 @@ pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
         (None, _) => None,
     };
     let server = Server::start(options).await?;
-    let serving = tokio::spawn(serve::serve(listener, tls, server, Limits::default(), stop));
+    let (end, ended) = tokio::sync::oneshot::channel::<()>();
+    let until_then = async {
+        let _ = ended.await;
+    };
+    let mut serving =
+        tokio::spawn(serve::serve(listener, tls, server.clone(), Limits::default(), until_then));
 
     let kubeconfig = args.kubeconfig.unwrap_or_else(|| data.path().join("kubeconfig"));
     let kubeconfig = std::path::absolute(&kubeconfig).unwrap_or(kubeconfig);
     kubeconfig::write(&kubeconfig, &url, &pki)?;
     announce(&url, &kubeconfig.display().to_string(), started);
 
-    serving.await?;
+    let nodes = args.simulated.options();
+    let beside = Beside::start(&server, &wanted, clock, pki.ca_pem().to_owned(), nodes);
+    tokio::select! {
+        () = stop => {
+            // The others still need the server to end in good order.
+            beside.stop().await;
+            drop(end);
+            serving.await?;
+        }
+        ended = &mut serving => {
+            ended?;
+            beside.stop().await;
+        }
+    }
     store.close();
     Ok(())
 }

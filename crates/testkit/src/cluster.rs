@@ -26,6 +26,7 @@ const EPOCH: Timestamp = Timestamp(1_767_225_600_000_000);
 #[derive(Clone)]
 pub struct Cluster {
     server: Server,
+    clock: Clock,
 }
 
 /// Settings of a cluster.
@@ -56,7 +57,7 @@ impl Cluster {
 
     /// A cluster around a server that was started elsewhere, say on a store of one's own.
     pub fn of(server: Server) -> Cluster {
-        Cluster { server }
+        Cluster { server, clock: Clock::system() }
     }
 
     /// A kube client with all rights.
@@ -100,6 +101,38 @@ impl Cluster {
     /// Plain HTTP requests of some user.
     pub fn http_as(&self, user: &str, groups: &[&str]) -> Http {
         Http::new(self.server.clone(), UserInfo::authenticated(user, groups))
+    }
+
+    /// The time in this cluster, for controllers that shall live in the same one.
+    pub fn clock(&self) -> Clock {
+        self.clock.clone()
+    }
+
+    /// Every event of these collections since the cluster was started, as a watcher reads them. With a seed and paused
+    /// time, two runs of one program give the same bytes:
+    ///
+    /// ```
+    /// # use shoal_testkit::Cluster;
+    /// # use serde_json::json;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # tokio::time::pause();
+    /// async fn run(seed: u64) -> Vec<u8> {
+    ///     let cluster = Cluster::builder().seed(seed).start().await;
+    ///     let map = json!({"metadata": {"generateName": "m-"}});
+    ///     cluster.http().post("/api/v1/namespaces/default/configmaps", &map).await;
+    ///     cluster.event_log(&["/api/v1/configmaps"]).await
+    /// }
+    /// assert!(run(1).await == run(1).await && run(1).await != run(2).await);
+    /// # }
+    /// ```
+    pub async fn event_log(&self, paths: &[&str]) -> Vec<u8> {
+        let mut log = Vec::new();
+        for path in paths {
+            let watch = format!("{path}?watch=true&resourceVersion=1&timeoutSeconds=1");
+            log.extend_from_slice(&self.http().get(&watch).await.body);
+        }
+        log
     }
 
     /// The server itself.
@@ -160,19 +193,21 @@ impl Builder {
         options.abilities = self.abilities;
         options.audit = self.audit;
         options.front_proxy = self.front_proxy;
+        let mut clock = Clock::system();
         if let Some(seed) = self.seed {
             options.entropy = Entropy::seeded(seed);
-            options.clock = Clock::from_fn(move || {
+            clock = Clock::from_fn(move || {
                 let since: Duration = elapsed();
                 Timestamp(EPOCH.0 + i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
             });
+            options.clock = clock.clone();
         }
         #[allow(clippy::panic, reason = "a test cannot go on without its cluster")]
         let server = match Server::start(options).await {
             Ok(server) => server,
             Err(error) => panic!("starting the test cluster: {error}"),
         };
-        Cluster { server }
+        Cluster { server, clock }
     }
 }
 

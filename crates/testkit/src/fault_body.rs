@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame};
 use serde_json::json;
-use tokio::sync::watch;
+use tokio::sync::oneshot;
 
 use crate::faults::{BoxError, Effect, FaultBody, status_object};
 
@@ -31,10 +31,10 @@ pub(crate) struct Breakable {
 }
 
 impl Breakable {
-    pub fn new(inner: FaultBody, mut disconnects: watch::Receiver<u64>) -> Breakable {
+    pub fn new(inner: FaultBody, disconnected: oneshot::Receiver<()>) -> Breakable {
         let broken = Box::pin(async move {
             // Without a layer nobody can be disconnected any more.
-            if disconnects.changed().await.is_err() {
+            if disconnected.await.is_err() {
                 std::future::pending::<()>().await;
             }
         });

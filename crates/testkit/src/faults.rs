@@ -31,7 +31,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
 use serde_json::json;
 use shoal_objects::Entropy;
-use tokio::sync::watch;
+use tokio::sync::oneshot;
 use tower::{Service, ServiceExt as _};
 
 use crate::fault_body::{Breakable, Damaged};
@@ -172,16 +172,15 @@ struct State {
     rules: Vec<Rule>,
     entropy: Entropy,
     requests: Vec<String>,
-    /// Counts disconnects.
-    disconnects: watch::Sender<u64>,
+    /// Answers that can be cut, in the order of their requests: who is told first must not be left to chance.
+    open: Vec<oneshot::Sender<()>>,
 }
 
 impl FaultLayer {
     /// No rules yet.
     pub fn new(seed: u64) -> FaultLayer {
-        let (disconnects, _) = watch::channel(0);
-        let state =
-            State { rules: Vec::new(), entropy: Entropy::seeded(seed), requests: Vec::new(), disconnects };
+        let entropy = Entropy::seeded(seed);
+        let state = State { rules: Vec::new(), entropy, requests: Vec::new(), open: Vec::new() };
         FaultLayer { inner: Arc::new(Mutex::new(state)) }
     }
 
@@ -201,7 +200,11 @@ impl FaultLayer {
 
     /// Breaks all answers that are not complete, above all open watches.
     pub fn disconnect(&self) {
-        self.state().disconnects.send_modify(|count| *count += 1);
+        let open = std::mem::take(&mut self.state().open);
+        for answer in open {
+            // One that is complete hears nothing.
+            let _ = answer.send(());
+        }
     }
 
     /// Method and URI of all requests so far.
@@ -209,7 +212,7 @@ impl FaultLayer {
         self.state().requests.clone()
     }
 
-    fn effects(&self, parts: &Parts) -> (Vec<Effect>, watch::Receiver<u64>) {
+    fn effects(&self, parts: &Parts) -> (Vec<Effect>, oneshot::Receiver<()>) {
         let mut state = self.state();
         state.requests.push(format!("{} {}", parts.method, parts.uri));
         let entropy = state.entropy.clone();
@@ -224,7 +227,10 @@ impl FaultLayer {
                 ref effect => effect.clone(),
             });
         }
-        (effects, state.disconnects.subscribe())
+        let (cut, disconnected) = oneshot::channel();
+        state.open.retain(|answer| !answer.is_closed());
+        state.open.push(cut);
+        (effects, disconnected)
     }
 
     /// `service` with faults.
@@ -248,13 +254,13 @@ impl FaultLayer {
             let (faults, service) = (faults.clone(), service.clone());
             async move {
                 let (parts, body) = request.into_parts();
-                let (effects, disconnects) = faults.effects(&parts);
+                let (effects, disconnected) = faults.effects(&parts);
                 let response = hit(effects, async move {
                     let response =
                         service.oneshot(Request::from_parts(parts, body)).await.map_err(Into::into)?;
                     Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()))
                 });
-                Ok(response.await?.map(|body| Breakable::new(body, disconnects).boxed_unsync()))
+                Ok(response.await?.map(|body| Breakable::new(body, disconnected).boxed_unsync()))
             }
         })
     }

@@ -1,5 +1,6 @@
 //! Binding a pod to a node.
 
+use serde_json::Value;
 use shoal_objects::meta;
 
 use crate::admission;
@@ -31,6 +32,10 @@ pub async fn create(call: &Call<'_>) -> Outcome<Reply> {
     let now = call.server.clock.now();
     modify(&pod_call, Facet::Binding, dry_run, |present| {
         let mut next = present.object.clone();
+        // A binding is for any version: what a node or a controller has written meanwhile does not matter to it.
+        if let Some(metadata) = next.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("resourceVersion");
+        }
         pod::bind(&mut next, &binding, now).map_err(|error| match error {
             BindError::Invalid(errors) => Failure::internal(errors.to_string()),
             BindError::Conflict(why) => {

@@ -88,6 +88,9 @@ pub async fn handle(call: &Call<'_>) -> Outcome<Reply> {
     if let Some(text) = resource.custom.as_ref().and_then(|custom| custom.deprecation.as_ref()) {
         call.warn(text);
     }
+    if resource.group.is_empty() && &*resource.plural == "endpoints" {
+        call.warn("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice");
+    }
     if !call.target.subresource.is_empty() {
         return subresource(call).await;
     }

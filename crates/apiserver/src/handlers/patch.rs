@@ -38,6 +38,7 @@ pub async fn patch(call: &Call<'_>, facet: Facet) -> Outcome<Reply> {
         check_identity(&proposed, &current, &call.target.name)?;
         conform(call, &resource, &patch, &mut proposed)?;
         default(&resource, &mut proposed);
+        forget_version(&patch, &mut proposed);
         Ok(Some(Proposal::written(proposed)))
     });
     create::answer(call, 200, &written.await?).await
@@ -63,6 +64,21 @@ pub fn read(call: &Call<'_>, kind: PatchKind) -> Outcome<Patch> {
     let (body, _) = decode::parse_json(&call.body)
         .map_err(|why| Failure::bad_request(format!("error decoding patch: {why}")))?;
     Ok(Patch { kind, body })
+}
+
+/// A patch that names no version is for any: it is made again when another writer was faster.
+pub fn forget_version(patch: &Patch, proposed: &mut Value) {
+    let named = match (patch.kind, &patch.body) {
+        (PatchKind::Json, Value::Array(operations)) => operations.iter().any(|operation| {
+            let path = operation["path"].as_str().unwrap_or_default();
+            let whole = matches!(path, "" | "/metadata" | "/metadata/resourceVersion");
+            operation["op"] != "test" && whole
+        }),
+        (_, body) => body.pointer("/metadata/resourceVersion").is_some(),
+    };
+    if let Some(metadata) = proposed.get_mut("metadata").and_then(Value::as_object_mut).filter(|_| !named) {
+        metadata.remove("resourceVersion");
+    }
 }
 
 /// The object as the patch makes it.

@@ -54,6 +54,7 @@ pub async fn patch(call: &Call<'_>) -> Outcome<Reply> {
         if let Some(type_id) = scale {
             decode::conform(builtin::types(), type_id, &mut wanted).map_err(Failure::bad_request)?;
         }
+        patches::forget_version(&patch, &mut wanted);
         Ok(wanted)
     })
     .await

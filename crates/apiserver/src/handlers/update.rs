@@ -406,7 +406,8 @@ fn builtin_errors(resource: &Resource, facet: Facet, proposed: &Value, current: 
 
 /// The last finalizer of an object marked for deletion is gone.
 fn deletion_is_finished(proposed: &Value, current: &Value) -> bool {
-    meta::deletion_grace_period_seconds(current) == Some(0)
+    // Namespaces have no grace period.
+    meta::deletion_grace_period_seconds(current).unwrap_or(0) == 0
         && meta::deletion_timestamp(current).is_some()
         && meta::finalizers(proposed).next().is_none()
         && proposed["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty)

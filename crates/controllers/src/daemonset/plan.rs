@@ -15,8 +15,10 @@ use crate::pods::{self, Availability};
 
 /// The label that tells the pods of one template from those of another.
 pub const REVISION: &str = "controller-revision-hash";
-/// The annotation, on the set, and the label, on pods, that came before revisions.
+/// The label of pods that came before revisions.
 pub const GENERATION: &str = "pod-template-generation";
+/// The annotation of sets that it is taken from.
+pub const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// What was read.
 pub struct View<'a> {
@@ -76,7 +78,7 @@ pub fn plan(view: &View<'_>) -> Plan {
         }
         status.desired_number_scheduled += 1;
         // A pod that has ended makes way for its successor.
-        let ended: Vec<&Pod> = here.iter().copied().filter(|pod| pods::phase(pod) == "Failed").collect();
+        let ended: Vec<&Pod> = here.iter().copied().filter(|pod| pods::is_finished(pod)).collect();
         plan.remove(&ended);
         here.retain(|pod| !pods::is_finished(pod));
         here.sort_by_key(|pod| {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use shoal_objects::clock::Clock;
 use shoal_runtime::apply::status_code;
 use shoal_runtime::controller::Listers;
@@ -25,27 +26,13 @@ pub use rollout::resolve;
 pub fn controller(clock: Clock) -> Controller {
     Controller::of::<Deployment>("deployment-controller")
         .owns::<ReplicaSet>()
-        .watches::<ReplicaSet>(who_might_adopt)
+        .watches::<ReplicaSet>(|set, listers| claim::who_might_adopt(set, listers, selector))
         .watches::<Pod>(who_waits_for)
         .reconcile(move |context| reconcile(clock.clone(), context))
 }
 
-/// Deployments whose selector matches a ReplicaSet that nobody controls.
-fn who_might_adopt(set: &ReplicaSet, listers: &Listers) -> Vec<ObjectKey> {
-    if owner::controller_of(&set.metadata).is_some() {
-        return Vec::new();
-    }
-    let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
-    let wants = |deployment: &Arc<Deployment>| {
-        let selector = claim::selector(deployment.spec.as_ref().map(|spec| &spec.selector));
-        selector.is_some_and(|selector| claim::matches(&selector, &set.metadata))
-    };
-    let deployments = listers.of::<Deployment>().list_in(namespace);
-    deployments
-        .iter()
-        .filter(|deployment| wants(deployment))
-        .map(|deployment| ObjectKey::of(&**deployment))
-        .collect()
+fn selector(deployment: &Deployment) -> Option<&LabelSelector> {
+    deployment.spec.as_ref().map(|spec| &spec.selector)
 }
 
 /// The Deployment that must see a pod gone before it makes new ones.
@@ -65,13 +52,11 @@ fn who_waits_for(pod: &Pod, listers: &Listers) -> Vec<ObjectKey> {
 
 async fn reconcile(clock: Clock, context: Context<Deployment>) -> Result<Action> {
     let Some(deployment) = context.object() else { return Ok(Action::done()) };
-    let Some(selector) = claim::selector(deployment.spec.as_ref().map(|spec| &spec.selector)) else {
+    let Some(selector) = claim::selector(selector(&deployment)) else {
         return Ok(Action::done());
     };
     let namespace = &context.key().namespace;
-    let mut candidates = context.children::<ReplicaSet>();
-    let orphans = context.lister::<ReplicaSet>().select_in(namespace, &selector);
-    candidates.extend(orphans.into_iter().filter(|set| owner::controller_of(&set.metadata).is_none()));
+    let candidates = claim::candidates::<_, ReplicaSet>(&context, &selector);
     let owned = claim::settle(context.writer(), &*deployment, &selector, candidates).await?;
     let pods = if rollout::is_rolling(&deployment) {
         Vec::new()

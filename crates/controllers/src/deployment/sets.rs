@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, ReplicaSetSpec};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 
 use super::rollout;
@@ -48,7 +49,7 @@ pub fn current<'a>(deployment: &Deployment, sets: &[&'a ReplicaSet]) -> Option<&
 }
 
 /// Sorts by age, then by name.
-pub fn by_age(set: &ReplicaSet) -> (Option<k8s_openapi::jiff::Timestamp>, String) {
+pub fn by_age(set: &ReplicaSet) -> (Option<Timestamp>, String) {
     let created = set.metadata.creation_timestamp.as_ref().map(|time| time.0);
     (created, set.metadata.name.clone().unwrap_or_default())
 }

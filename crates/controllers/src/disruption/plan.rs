@@ -56,6 +56,9 @@ pub fn status(
             Report { type_: "DisruptionAllowed", status: Some(enough), reason, message: String::new() }
         }
         Err(message) => {
+            // What is not known stays as it was told; only that nothing may be evicted is certain.
+            status.expected_pods = before.expected_pods.or(Some(0));
+            status.desired_healthy = before.desired_healthy.or(Some(0));
             Report { type_: "DisruptionAllowed", status: Some(false), reason: "SyncFailed", message }
         }
     };

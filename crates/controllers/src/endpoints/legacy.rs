@@ -5,12 +5,39 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Pod, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::slices::{ports_of, reference};
+use super::slices::{hostname, ports_of, reference};
 use crate::pods;
 
 /// More addresses than this are cut off.
 const MAX_ADDRESSES: usize = 1000;
+const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
+const MANAGER: &str = "endpoint-controller";
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
+
+/// Whether the controller has made them, and not a person.
+pub fn is_managed(endpoints: &Endpoints) -> bool {
+    endpoints
+        .metadata
+        .labels
+        .as_ref()
+        .and_then(|labels| labels.get(MANAGED_BY))
+        .is_some_and(|by| by == MANAGER)
+}
+
+/// Tells readers whether addresses were cut off.
+pub fn mark_capacity(endpoints: &mut Endpoints, wanted: &Endpoints) {
+    match wanted.metadata.annotations.as_ref().and_then(|annotations| annotations.get(OVER_CAPACITY)) {
+        Some(mark) => {
+            let annotations = endpoints.metadata.annotations.get_or_insert_default();
+            annotations.insert(OVER_CAPACITY.to_owned(), mark.clone());
+        }
+        None => {
+            if let Some(annotations) = &mut endpoints.metadata.annotations {
+                annotations.remove(OVER_CAPACITY);
+            }
+        }
+    }
+}
 
 /// The Endpoints that the Service should have.
 pub fn endpoints(service: &Service, selected: &[impl AsRef<Pod>]) -> Endpoints {
@@ -21,7 +48,7 @@ pub fn endpoints(service: &Service, selected: &[impl AsRef<Pod>]) -> Endpoints {
     pods.sort_by_key(|pod| pod.metadata.name.clone());
     for pod in pods {
         let Some(ip) = pod.status.as_ref().and_then(|status| status.pod_ip.clone()) else { continue };
-        if pods::is_finished(pod) || pod.metadata.deletion_timestamp.is_some() {
+        if pods::is_finished(pod) || (pod.metadata.deletion_timestamp.is_some() && !anyway) {
             continue;
         }
         count += 1;
@@ -39,7 +66,7 @@ pub fn endpoints(service: &Service, selected: &[impl AsRef<Pod>]) -> Endpoints {
             .collect();
         let address = EndpointAddress {
             ip,
-            hostname: None,
+            hostname: hostname(service, pod),
             node_name: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
             target_ref: Some(reference(pod)),
         };
@@ -56,7 +83,7 @@ pub fn endpoints(service: &Service, selected: &[impl AsRef<Pod>]) -> Endpoints {
         list.get_or_insert_default().push(address);
     }
     let mut labels = service.metadata.labels.clone().unwrap_or_default();
-    labels.insert("endpoints.kubernetes.io/managed-by".to_owned(), "endpoint-controller".to_owned());
+    labels.insert(MANAGED_BY.to_owned(), MANAGER.to_owned());
     if service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref()) == Some("None") {
         labels.insert("service.kubernetes.io/headless".to_owned(), String::new());
     }

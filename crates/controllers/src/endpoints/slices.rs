@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{ObjectReference, Pod, Service, ServicePort};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use kube::Resource;
 use shoal_objects::entropy::Entropy;
+use shoal_runtime::Object;
 
-use crate::pods;
+use crate::{claim, pods};
 
 /// A slice holds no more endpoints than this.
 const MAX_ENDPOINTS: usize = 100;
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
-const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
+pub(super) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGER: &str = "endpointslice-controller.k8s.io";
 const HEADLESS: &str = "service.kubernetes.io/headless";
 
@@ -36,41 +36,67 @@ pub fn is_of(slice: &EndpointSlice, service: &Service) -> bool {
     label(MANAGED_BY) == Some(MANAGER) && label(SERVICE_NAME) == service.metadata.name.as_deref()
 }
 
-/// The slices that the Service should have, with as few changes to those that exist as possible.
+/// Endpoints that go into slices together: of one address family and with the same ports.
+#[derive(Default)]
+pub(super) struct Groups(BTreeMap<(String, Vec<PortKey>), (Vec<EndpointPort>, Vec<Endpoint>)>);
+
+impl Groups {
+    pub(super) fn add(
+        &mut self,
+        family: &str,
+        ports: &[EndpointPort],
+        endpoints: impl IntoIterator<Item = Endpoint>,
+    ) {
+        let key = (family.to_owned(), ports.iter().map(port_key).collect());
+        self.0.entry(key).or_insert_with(|| (ports.to_vec(), Vec::new())).1.extend(endpoints);
+    }
+}
+
+/// The slices that the Service should have, with as few changes to those that exist as possible. `zone` tells where a
+/// node is.
 pub fn plan(
     service: &Service,
     selected: &[impl AsRef<Pod>],
     existing: &[impl AsRef<EndpointSlice>],
+    zone: impl Fn(&str) -> Option<String>,
     entropy: &Entropy,
 ) -> Plan {
-    let mut wanted: BTreeMap<(String, Vec<PortKey>), Vec<Endpoint>> = BTreeMap::new();
-    let mut ports: BTreeMap<Vec<PortKey>, Vec<EndpointPort>> = BTreeMap::new();
+    let mut wanted = Groups::default();
     for pod in selected.iter().map(AsRef::as_ref) {
-        let own = ports_of(service, pod);
-        let key: Vec<PortKey> = own.iter().map(port_key).collect();
-        for (family, endpoint) in endpoints_of(service, pod) {
-            wanted.entry((family, key.clone())).or_default().push(endpoint);
+        let ports = ports_of(service, pod);
+        for (family, endpoint) in endpoints_of(service, pod, &zone) {
+            wanted.add(&family, &ports, [endpoint]);
         }
-        ports.entry(key).or_insert(own);
     }
-    if wanted.is_empty() {
+    if wanted.0.is_empty() {
         // A Service without pods has one empty slice, so that readers can tell "none" from "not yet".
         for family in families(service) {
-            wanted.insert((family, Vec::new()), Vec::new());
+            wanted.add(&family, &[], []);
         }
     }
+    let labels = labels(service);
+    assign(wanted, existing, &labels, || new_metadata(service, labels.clone(), entropy))
+}
+
+/// Puts the wanted endpoints into slices: those that exist as far as they fit, and new ones of `metadata`.
+pub(super) fn assign(
+    wanted: Groups,
+    existing: &[impl AsRef<EndpointSlice>],
+    labels: &BTreeMap<String, String>,
+    metadata: impl Fn() -> ObjectMeta,
+) -> Plan {
     let mut plan = Plan::default();
     let mut free: Vec<&EndpointSlice> = existing.iter().map(AsRef::as_ref).collect();
     free.sort_by_key(|slice| slice.metadata.name.clone());
-    for ((family, key), mut endpoints) in wanted {
+    for ((family, key), (ports, mut endpoints)) in wanted.0 {
         endpoints.sort_by_key(|endpoint| endpoint.target_ref.as_ref().and_then(|target| target.name.clone()));
-        let ports = ports.get(&key).cloned().unwrap_or_default();
         let fits = |slice: &&EndpointSlice| {
             slice.address_type == family
                 && slice.ports.as_deref().unwrap_or_default().iter().map(port_key).collect::<Vec<_>>() == key
         };
-        let mut mine: Vec<&EndpointSlice> = free.iter().copied().filter(fits).collect();
-        free.retain(|slice| !fits(slice));
+        let (mut mine, rest): (Vec<&EndpointSlice>, Vec<&EndpointSlice>) =
+            free.iter().copied().partition(|slice| fits(slice));
+        free = rest;
         for part in distribute(endpoints, &mine) {
             let slice = |metadata| EndpointSlice {
                 metadata,
@@ -82,13 +108,15 @@ pub fn plan(
             match present {
                 Some(present) => {
                     let mut metadata = present.metadata.clone();
-                    metadata.labels.get_or_insert_default().extend(labels(service));
-                    let next = slice(metadata);
-                    if next != *present {
-                        plan.update.push(next);
+                    metadata.labels.get_or_insert_default().extend(labels.clone());
+                    let same = metadata == present.metadata
+                        // Some servers give nothing back for an empty list.
+                        && present.endpoints.as_deref().unwrap_or_default() == part.as_slice();
+                    if !same {
+                        plan.update.push(slice(metadata));
                     }
                 }
-                None => plan.create.push(slice(new_metadata(service, entropy))),
+                None => plan.create.push(slice(metadata())),
             }
         }
         free.extend(mine);
@@ -103,7 +131,9 @@ fn distribute(endpoints: Vec<Endpoint>, slices: &[&EndpointSlice]) -> Vec<Vec<En
     let mut rest = Vec::new();
     for endpoint in endpoints {
         let home = slices.iter().position(|slice| {
-            slice.endpoints.iter().flatten().any(|present| present.target_ref == endpoint.target_ref)
+            slice.endpoints.iter().flatten().any(|present| {
+                present.target_ref == endpoint.target_ref && present.addresses == endpoint.addresses
+            })
         });
         match home {
             Some(home) if parts[home].len() < MAX_ENDPOINTS => parts[home].push(endpoint),
@@ -122,7 +152,11 @@ fn distribute(endpoints: Vec<Endpoint>, slices: &[&EndpointSlice]) -> Vec<Vec<En
     if parts.is_empty() { vec![Vec::new()] } else { parts }
 }
 
-fn endpoints_of(service: &Service, pod: &Pod) -> Vec<(String, Endpoint)> {
+fn endpoints_of(
+    service: &Service,
+    pod: &Pod,
+    zone: impl Fn(&str) -> Option<String>,
+) -> Vec<(String, Endpoint)> {
     if pods::is_finished(pod) {
         return Vec::new();
     }
@@ -137,10 +171,9 @@ fn endpoints_of(service: &Service, pod: &Pod) -> Vec<(String, Endpoint)> {
     if addresses.is_empty() {
         addresses.extend(status.and_then(|status| status.pod_ip.clone()));
     }
-    let hostname = pod.spec.as_ref().and_then(|spec| {
-        let same = spec.subdomain.is_some() && spec.subdomain == service.metadata.name;
-        spec.hostname.clone().filter(|_| same)
-    });
+    let hostname = hostname(service, pod);
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+    let zone = node.as_deref().and_then(zone);
     families(service)
         .into_iter()
         .filter_map(|family| {
@@ -153,13 +186,21 @@ fn endpoints_of(service: &Service, pod: &Pod) -> Vec<(String, Endpoint)> {
                     terminating: Some(terminating),
                 }),
                 hostname: hostname.clone(),
-                node_name: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
+                node_name: node.clone(),
                 target_ref: Some(reference(pod)),
+                zone: zone.clone(),
                 ..Endpoint::default()
             };
             Some((family, endpoint))
         })
         .collect()
+}
+
+/// The name of a pod within a headless Service.
+pub(super) fn hostname(service: &Service, pod: &Pod) -> Option<String> {
+    let spec = pod.spec.as_ref()?;
+    let same = spec.subdomain.is_some() && spec.subdomain == service.metadata.name;
+    spec.hostname.clone().filter(|hostname| same && !hostname.is_empty())
 }
 
 pub(super) fn reference(pod: &Pod) -> ObjectReference {
@@ -219,7 +260,7 @@ fn target_port(port: &ServicePort, pod: &Pod) -> Option<i32> {
     }
 }
 
-type PortKey = (Option<String>, Option<i32>, Option<String>, Option<String>);
+pub(super) type PortKey = (Option<String>, Option<i32>, Option<String>, Option<String>);
 
 fn port_key(port: &EndpointPort) -> PortKey {
     (port.name.clone(), port.port, port.protocol.clone(), port.app_protocol.clone())
@@ -235,16 +276,19 @@ fn labels(service: &Service) -> BTreeMap<String, String> {
     labels
 }
 
-fn new_metadata(service: &Service, entropy: &Entropy) -> ObjectMeta {
-    let prefix = format!("{}-", service.metadata.name.as_deref().unwrap_or_default());
-    let owner = service.controller_owner_ref(&());
+/// The metadata of a new slice of `owner`.
+pub(super) fn new_metadata<K: Object>(
+    owner: &K,
+    labels: BTreeMap<String, String>,
+    entropy: &Entropy,
+) -> ObjectMeta {
+    let prefix = format!("{}-", owner.meta().name.as_deref().unwrap_or_default());
     ObjectMeta {
         name: Some(pods::drawn_name(&prefix, entropy)),
         generate_name: Some(prefix),
-        namespace: service.metadata.namespace.clone(),
-        labels: Some(labels(service)),
-        owner_references: owner
-            .map(|owner| vec![OwnerReference { block_owner_deletion: Some(true), ..owner }]),
+        namespace: owner.meta().namespace.clone(),
+        labels: Some(labels),
+        owner_references: claim::reference(owner).map(|owner| vec![owner]),
         ..ObjectMeta::default()
     }
 }
@@ -284,7 +328,7 @@ mod tests {
         existing: &mut Vec<Arc<EndpointSlice>>,
         entropy: &Entropy,
     ) -> usize {
-        let plan = plan(service, pods, existing, entropy);
+        let plan = plan(service, pods, existing, |_| None, entropy);
         let writes = plan.create.len() + plan.update.len() + plan.delete.len();
         existing.retain(|slice| !plan.delete.contains(slice.metadata.name.as_ref().unwrap()));
         for slice in plan.update {

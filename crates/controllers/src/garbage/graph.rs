@@ -4,6 +4,7 @@
 //! want of an owner, the controller asks the server whether that owner is really gone.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -14,7 +15,7 @@ pub const FOREGROUND: &str = "foregroundDeletion";
 /// Holds an owner until its dependents have forgotten it.
 pub const ORPHAN: &str = "orphan";
 
-/// A kind, by group, version and plural.
+/// A kind, by group, version and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KindRef {
     /// `apps/v1` or `v1`.
@@ -32,6 +33,12 @@ pub struct Identity {
     pub key: ObjectKey,
     /// Which one it is.
     pub uid: Arc<str>,
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind.kind, self.key)
+    }
 }
 
 struct Node {
@@ -192,7 +199,7 @@ impl Graph {
         for owner in &node.owners {
             match self.nodes.get(owner.uid.as_str()) {
                 // The same uid under another name or kind is a reference that someone made up.
-                Some(seen) if !refers(owner, &seen.identity) => gone.push(owner.uid.clone()),
+                Some(seen) if !refers(owner, &node.identity, &seen.identity) => gone.push(owner.uid.clone()),
                 Some(seen) if seen.foreground => {
                     gone.push(owner.uid.clone());
                     going = true;
@@ -233,6 +240,17 @@ impl Graph {
         })
     }
 
+    /// The objects of a kind.
+    pub fn of_kind(&self, kind: &KindRef) -> Vec<Identity> {
+        let nodes = self.nodes.values().map(|node| &node.identity);
+        nodes.filter(|identity| *identity.kind == *kind).cloned().collect()
+    }
+
+    /// Whether these are the owners of an object that are known.
+    pub fn has_owners(&self, uid: &str, owners: &[OwnerReference]) -> bool {
+        self.nodes.get(uid).is_some_and(|node| node.owners == owners)
+    }
+
     /// How many objects are known.
     pub fn len(&self) -> usize {
         self.nodes.len()
@@ -245,11 +263,14 @@ impl Graph {
 }
 
 /// Whether a reference means this object. Versions of a group are served from one object.
-fn refers(owner: &OwnerReference, seen: &Identity) -> bool {
+fn refers(owner: &OwnerReference, dependent: &Identity, seen: &Identity) -> bool {
     let group = |api_version: &str| {
         api_version.rsplit_once('/').map(|(group, _)| group.to_owned()).unwrap_or_default()
     };
-    owner.name == *seen.key.name
+    // Owners lie in the namespace of their dependents, or in none.
+    let reachable = seen.key.namespace.is_empty() || seen.key.namespace == dependent.key.namespace;
+    reachable
+        && owner.name == *seen.key.name
         && owner.kind == seen.kind.kind
         && group(&owner.api_version) == group(&seen.kind.api_version)
 }

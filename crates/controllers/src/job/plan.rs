@@ -47,12 +47,15 @@ pub fn plan(job: &Job, owned: &[impl AsRef<Pod>], now: Timestamp) -> Plan {
     if let Some(ended) = ended_at(&status) {
         return finished(job, &owned, ended, now);
     }
+    if job.metadata.deletion_timestamp.is_some() {
+        return Plan { release: tracked(&owned), status, ..Plan::default() };
+    }
     let facts = Facts::of(job, &owned, &mut status, now);
     let mut plan = Plan { release: facts.release(&owned), ..Plan::default() };
     let suspended = job.spec.as_ref().and_then(|spec| spec.suspend).unwrap_or_default();
     suspend(&mut status, suspended, now);
-    let verdict = outcome(job, &facts, &status, suspended, now);
     let mut active: Vec<&Pod> = owned.iter().copied().filter(|pod| pods::is_active(pod)).collect();
+    let verdict = outcome(job, &facts, &status, (suspended, active.len()), now);
 
     match &verdict {
         Some(end) => {
@@ -227,7 +230,13 @@ impl End {
     }
 }
 
-fn outcome(job: &Job, facts: &Facts, status: &JobStatus, suspended: bool, now: Timestamp) -> Option<End> {
+fn outcome(
+    job: &Job,
+    facts: &Facts,
+    status: &JobStatus,
+    (suspended, active): (bool, usize),
+    now: Timestamp,
+) -> Option<End> {
     // What was announced stays, whatever happens to the pods meanwhile.
     for (type_, success) in [("FailureTarget", false), ("SuccessCriteriaMet", true)] {
         if let Some(told) = condition(status, type_) {
@@ -273,7 +282,7 @@ fn outcome(job: &Job, facts: &Facts, status: &JobStatus, suspended: bool, now: T
     let reached = match completions(job) {
         Some(completions) => facts.succeeded >= completions,
         // Without a number, one success means that the work is done; the others may finish.
-        None => facts.succeeded > 0 && status.active.unwrap_or_default() == 0,
+        None => facts.succeeded > 0 && active == 0,
     };
     if reached {
         End::success("CompletionsReached", "Reached expected number of succeeded pods")
@@ -373,11 +382,7 @@ fn finished(job: &Job, owned: &[&Pod], ended: Timestamp, now: Timestamp) -> Plan
     let ttl = job.spec.as_ref().and_then(|spec| spec.ttl_seconds_after_finished);
     let left = ttl.map(|ttl| ended.as_second() + i64::from(ttl) - now.as_second());
     Plan {
-        release: owned
-            .iter()
-            .filter(|pod| pod::is_tracked(pod))
-            .filter_map(|pod| pod.metadata.name.clone())
-            .collect(),
+        release: tracked(owned),
         status: job.status.clone().unwrap_or_default(),
         expired: left.is_some_and(|left| left <= 0),
         again: left
@@ -386,6 +391,11 @@ fn finished(job: &Job, owned: &[&Pod], ended: Timestamp, now: Timestamp) -> Plan
             .map(Duration::from_secs),
         ..Plan::default()
     }
+}
+
+/// Names of the pods that have not been let go.
+fn tracked(owned: &[&Pod]) -> Vec<String> {
+    owned.iter().filter(|pod| pod::is_tracked(pod)).filter_map(|pod| pod.metadata.name.clone()).collect()
 }
 
 fn completions(job: &Job) -> Option<i32> {
@@ -422,12 +432,15 @@ fn ended_at(status: &JobStatus) -> Option<Timestamp> {
     ended.last_transition_time.as_ref().map(|time| time.0)
 }
 
-/// When the last container of a pod ended.
+/// When the last container of a pod ended; of one that never ran, when it was to be deleted.
 fn ended(pod: &Pod) -> Option<Timestamp> {
-    let statuses = pod.status.as_ref()?.container_statuses.as_deref().unwrap_or_default();
-    let containers =
-        statuses.iter().filter_map(|status| status.state.as_ref()?.terminated.as_ref()?.finished_at.as_ref());
-    containers.map(|time| time.0).max()
+    let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_deref());
+    let containers = statuses
+        .unwrap_or_default()
+        .iter()
+        .filter_map(|status| status.state.as_ref()?.terminated.as_ref()?.finished_at.as_ref());
+    let deleted = pod.metadata.deletion_timestamp.as_ref();
+    containers.map(|time| time.0).max().or(deleted.map(|time| time.0))
 }
 
 fn seconds(now: Timestamp) -> Option<Time> {
@@ -443,6 +456,25 @@ fn told(type_: &str, status: &str, reason: &str, message: &str, now: Timestamp) 
         last_probe_time: seconds(now),
         last_transition_time: seconds(now),
     }
+}
+
+/// What people are told about a status that follows another: reason, message, and whether it is good news.
+pub fn news(before: Option<&JobStatus>, after: &JobStatus) -> Vec<(String, String, bool)> {
+    let known = |condition: &JobCondition| {
+        before.and_then(|status| status.conditions.as_ref()).is_some_and(|known| {
+            known.iter().any(|known| known.type_ == condition.type_ && known.status == condition.status)
+        })
+    };
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let new = after.conditions.iter().flatten().filter(|condition| !known(condition));
+    new.filter_map(|condition| match (condition.type_.as_str(), condition.status.as_str()) {
+        ("Complete", "True") => Some(("Completed".to_owned(), "Job completed".to_owned(), true)),
+        ("Failed", "True") => Some((text(&condition.reason), text(&condition.message), false)),
+        ("Suspended", "True") => Some(("Suspended".to_owned(), text(&condition.message), true)),
+        ("Suspended", _) => Some(("Resumed".to_owned(), text(&condition.message), true)),
+        _ => None,
+    })
+    .collect()
 }
 
 /// Says that the Job will end so, while its pods are still going.

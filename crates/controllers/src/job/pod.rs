@@ -2,11 +2,9 @@
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector, Pod};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::Resource;
 use shoal_objects::entropy::Entropy;
 
-use crate::pods;
+use crate::{claim, pods};
 
 /// Keeps a pod until its Job has counted it.
 pub const TRACKING: &str = "batch.kubernetes.io/job-tracking";
@@ -33,7 +31,7 @@ pub fn is_tracked(pod: &Pod) -> bool {
 pub fn create(job: &Job, index: Option<i32>, entropy: &Entropy) -> Option<Pod> {
     let template = &job.spec.as_ref()?.template;
     let (name, namespace) = (job.metadata.name.as_deref()?, job.metadata.namespace.as_deref()?);
-    let owner = OwnerReference { block_owner_deletion: Some(true), ..job.controller_owner_ref(&())? };
+    let owner = claim::reference(job)?;
     let prefix = index.map_or_else(|| name.to_owned(), |index| format!("{name}-{index}"));
     let mut pod = pods::from_template(template, &prefix, namespace, owner, entropy);
     pod.metadata.finalizers.get_or_insert_default().push(TRACKING.to_owned());

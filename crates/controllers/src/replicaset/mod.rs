@@ -8,16 +8,14 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::Resource;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use shoal_objects::clock::Clock;
 use shoal_objects::entropy::Entropy;
-use shoal_runtime::controller::Listers;
-use shoal_runtime::{Action, Context, Controller, ObjectKey, Result, owner};
+use shoal_runtime::{Action, Context, Controller, Result, owner};
 
 use crate::pending::Pending;
 use crate::time::now;
-use crate::{claim, pods};
+use crate::{children, claim, pods};
 use plan::{Failure, Plan};
 
 /// How long to wait for the cache to show what was written, if no event comes earlier.
@@ -35,22 +33,12 @@ pub fn controller(clock: Clock, entropy: Entropy) -> Controller {
     let shared = Arc::new(Shared { clock, entropy, pending: Pending::default() });
     Controller::of::<ReplicaSet>("replicaset-controller")
         .owns::<Pod>()
-        .watches::<Pod>(who_might_adopt)
+        .watches::<Pod>(|pod, listers| claim::who_might_adopt(pod, listers, selector))
         .reconcile(move |context| reconcile(Arc::clone(&shared), context))
 }
 
-/// ReplicaSets whose selector matches a pod that nobody controls.
-fn who_might_adopt(pod: &Pod, listers: &Listers) -> Vec<ObjectKey> {
-    if owner::controller_of(&pod.metadata).is_some() {
-        return Vec::new();
-    }
-    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-    let sets = listers.of::<ReplicaSet>().list_in(namespace);
-    let wants = |set: &Arc<ReplicaSet>| {
-        let selector = claim::selector(set.spec.as_ref().map(|spec| &spec.selector));
-        selector.is_some_and(|selector| claim::matches(&selector, &pod.metadata))
-    };
-    sets.iter().filter(|set| wants(set)).map(|set| ObjectKey::of(&**set)).collect()
+fn selector(set: &ReplicaSet) -> Option<&LabelSelector> {
+    set.spec.as_ref().map(|spec| &spec.selector)
 }
 
 async fn reconcile(shared: Arc<Shared>, context: Context<ReplicaSet>) -> Result<Action> {
@@ -58,7 +46,7 @@ async fn reconcile(shared: Arc<Shared>, context: Context<ReplicaSet>) -> Result<
         shared.pending.forget(context.key());
         return Ok(Action::done());
     };
-    let Some(selector) = claim::selector(set.spec.as_ref().map(|spec| &spec.selector)) else {
+    let Some(selector) = claim::selector(selector(&set)) else {
         return Ok(Action::done());
     };
     let writer = context.writer();
@@ -66,9 +54,7 @@ async fn reconcile(shared: Arc<Shared>, context: Context<ReplicaSet>) -> Result<
     if !shared.pending.is_seen(context.key(), &lister, writer).await? {
         return Ok(Action::after(CATCH_UP));
     }
-    let mut candidates = context.children::<Pod>();
-    let orphans = lister.select_in(&context.key().namespace, &selector);
-    candidates.extend(orphans.into_iter().filter(|pod| owner::controller_of(&pod.metadata).is_none()));
+    let candidates = claim::candidates::<_, Pod>(&context, &selector);
     let owned = claim::settle(writer, &*set, &selector, candidates).await?;
 
     let mut failure = None;
@@ -102,12 +88,12 @@ async fn act(
         Plan::Delete(surplus) => {
             for pod in surplus {
                 let name = pod.metadata.name.as_deref().unwrap_or_default();
+                shared.pending.deleted(context.key(), pod);
                 if let Err(error) = context.writer().delete(pod).await {
-                    let message = format!("Error deleting: {error}");
+                    let message = format!("Error deleting: {}", children::why(&error));
                     context.recorder().warning(set, "FailedDelete", message.clone());
                     return Some((Failure { reason: "FailedDelete", message }, error));
                 }
-                shared.pending.deleted(context.key(), pod);
                 context.recorder().normal(set, "SuccessfulDelete", format!("Deleted pod: {name}"));
             }
             None
@@ -122,36 +108,12 @@ async fn create(
     count: usize,
 ) -> Option<(Failure, shoal_runtime::Error)> {
     let template = set.spec.as_ref()?.template.as_ref()?;
-    let reference = set.controller_owner_ref(&())?;
-    let reference = OwnerReference { block_owner_deletion: Some(true), ..reference };
+    let reference = claim::reference(set)?;
     let (namespace, name) = (set.metadata.namespace.as_deref()?, set.metadata.name.as_deref()?);
-    let (mut batch, mut left) = (1, count);
-    while left > 0 {
-        let now = batch.min(left);
-        let pods: Vec<Pod> = (0..now)
-            .map(|_| pods::from_template(template, name, namespace, reference.clone(), &shared.entropy))
-            .collect();
-        let results = futures::future::join_all(pods.iter().map(|pod| context.writer().create(pod))).await;
-        let mut failed = None;
-        for result in results {
-            match result {
-                Ok(pod) => {
-                    shared.pending.created(context.key(), &pod);
-                    let created = pod.metadata.name.as_deref().unwrap_or_default();
-                    context.recorder().normal(set, "SuccessfulCreate", format!("Created pod: {created}"));
-                }
-                Err(error) => failed = Some(error),
-            }
-        }
-        if let Some(error) = failed {
-            let message = format!("Error creating: {error}");
-            context.recorder().warning(set, "FailedCreate", message.clone());
-            return Some((Failure { reason: "FailedCreate", message }, error));
-        }
-        left -= now;
-        batch *= 2;
-    }
-    None
+    let draw = |_| pods::from_template(template, name, namespace, reference.clone(), &shared.entropy);
+    let made = children::create(context, set, &shared.pending, (0..count).map(draw).collect()).await;
+    let (message, error) = made.failure?;
+    Some((Failure { reason: "FailedCreate", message }, error))
 }
 
 /// Active pods of ReplicaSets with the same owner: they tell how crowded nodes are.

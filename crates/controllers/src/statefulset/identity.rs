@@ -1,11 +1,14 @@
 //! Who a pod of a StatefulSet is: its ordinal, name, claims and labels.
 
+use std::ops::Range;
+
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{
     PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, PodTemplateSpec, Volume,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::Resource;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::claim;
 
 /// Which template a pod was made from.
 pub const REVISION: &str = "controller-revision-hash";
@@ -19,6 +22,14 @@ pub fn ordinal(set: &StatefulSet, pod: &Pod) -> Option<i32> {
     // `web-01` is not a name of ours.
     let canonical = digits == "0" || !digits.starts_with('0');
     digits.parse().ok().filter(|ordinal| canonical && *ordinal >= 0)
+}
+
+/// The ordinals that should exist.
+pub fn ordinals(set: &StatefulSet) -> Range<i32> {
+    let spec = set.spec.as_ref();
+    let start = spec.and_then(|spec| spec.ordinals.as_ref()?.start).unwrap_or_default().max(0);
+    let replicas = spec.and_then(|spec| spec.replicas).unwrap_or(1).max(0);
+    start..start.saturating_add(replicas)
 }
 
 /// The pod's name.
@@ -47,7 +58,7 @@ pub fn pod(set: &StatefulSet, ordinal: i32, template: &PodTemplateSpec, revision
             labels: from.labels,
             annotations: from.annotations,
             finalizers: from.finalizers,
-            owner_references: owner(set).map(|owner| vec![owner]),
+            owner_references: claim::reference(set).map(|owner| vec![owner]),
             ..ObjectMeta::default()
         },
         spec: template.spec.clone(),
@@ -73,15 +84,18 @@ pub fn take_identity(set: &StatefulSet, ordinal: i32, pod: &mut Pod) -> bool {
         let volumes = spec.volumes.get_or_insert_default();
         for template in templates(set) {
             let volume = template.metadata.name.clone().unwrap_or_default();
-            volumes.retain(|present| present.name != volume);
-            volumes.push(Volume {
+            let claimed = Volume {
                 persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
                     claim_name: claim_name(set, &volume, ordinal),
                     read_only: None,
                 }),
                 name: volume,
                 ..Volume::default()
-            });
+            };
+            match volumes.iter_mut().find(|present| present.name == claimed.name) {
+                Some(present) => *present = claimed,
+                None => volumes.push(claimed),
+            }
         }
         if volumes.is_empty() {
             spec.volumes = None;
@@ -112,11 +126,6 @@ pub fn claim_name(set: &StatefulSet, volume: &str, ordinal: i32) -> String {
     format!("{volume}-{}", pod_name(set, ordinal))
 }
 
-fn templates(set: &StatefulSet) -> &[PersistentVolumeClaim] {
+pub(super) fn templates(set: &StatefulSet) -> &[PersistentVolumeClaim] {
     set.spec.as_ref().and_then(|spec| spec.volume_claim_templates.as_deref()).unwrap_or_default()
-}
-
-fn owner(set: &StatefulSet) -> Option<OwnerReference> {
-    let owner = set.controller_owner_ref(&())?;
-    Some(OwnerReference { block_owner_deletion: Some(true), ..owner })
 }

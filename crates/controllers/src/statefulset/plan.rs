@@ -11,6 +11,9 @@ use super::identity::{self, revision};
 use crate::deployment::resolve;
 use crate::pods::{self, Availability};
 
+/// No more pods than this are created in one go.
+const BURST: usize = 500;
+
 /// A template that the set has or had.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Revision {
@@ -77,6 +80,7 @@ struct Facts<'a> {
     /// Pods beyond the wanted ordinals.
     condemned: BTreeMap<i32, &'a Pod>,
     start: i32,
+    replicas: i32,
     one_at_a_time: bool,
     min_ready: i32,
     again: Option<Duration>,
@@ -85,20 +89,20 @@ struct Facts<'a> {
 impl<'a> Facts<'a> {
     fn of(view: &View<'a>) -> Facts<'a> {
         let spec = view.set.spec.as_ref();
-        let replicas = spec.and_then(|spec| spec.replicas).unwrap_or(1);
-        let start = spec.and_then(|spec| spec.ordinals.as_ref()?.start).unwrap_or_default();
-        let mut wanted: BTreeMap<i32, Option<&Pod>> =
-            (start..start.saturating_add(replicas)).map(|n| (n, None)).collect();
+        let range = identity::ordinals(view.set);
+        let (start, replicas) = (range.start, range.end - range.start);
+        let mut wanted: BTreeMap<i32, Option<&Pod>> = BTreeMap::new();
         let mut condemned = BTreeMap::new();
         for pod in &view.pods {
             let Some(ordinal) = identity::ordinal(view.set, pod) else { continue };
-            match wanted.get_mut(&ordinal) {
-                Some(place) => *place = Some(pod),
-                None => {
-                    condemned.insert(ordinal, *pod);
-                }
+            if range.contains(&ordinal) {
+                wanted.insert(ordinal, Some(pod));
+            } else {
+                condemned.insert(ordinal, *pod);
             }
         }
+        let missing: Vec<i32> = range.filter(|n| !wanted.contains_key(n)).take(BURST).collect();
+        wanted.extend(missing.into_iter().map(|n| (n, None)));
         let min_ready = spec.and_then(|spec| spec.min_ready_seconds).unwrap_or_default();
         let again = view.pods.iter().filter_map(|pod| match pods::availability(pod, min_ready, view.now) {
             Availability::In(left) => Some(left),
@@ -109,6 +113,7 @@ impl<'a> Facts<'a> {
             wanted,
             condemned,
             start,
+            replicas,
             one_at_a_time: spec.and_then(|spec| spec.pod_management_policy.as_deref()) != Some("Parallel"),
             min_ready,
         }
@@ -226,10 +231,9 @@ impl<'a> Facts<'a> {
         }
         let rolling = strategy.and_then(|strategy| strategy.rolling_update.as_ref());
         let partition = rolling.and_then(|rolling| rolling.partition).unwrap_or_default();
-        let replicas = i32::try_from(self.wanted.len()).unwrap_or(i32::MAX);
         let allowed = rolling
             .and_then(|rolling| rolling.max_unavailable.as_ref())
-            .map_or(1, |value| resolve(value, replicas, true))
+            .map_or(1, |value| resolve(value, self.replicas, true))
             .max(1);
         let mut unavailable = self
             .wanted
@@ -266,7 +270,10 @@ fn runs(pod: &Pod) -> bool {
 /// When all pods have the new template and serve, it becomes the current one.
 fn settle(view: &View<'_>, status: &mut StatefulSetStatus) {
     let replicas = Some(status.replicas);
-    if status.updated_replicas == replicas
+    let strategy = view.set.spec.as_ref().and_then(|spec| spec.update_strategy.as_ref());
+    let rolling = strategy.and_then(|strategy| strategy.type_.as_deref()) != Some("OnDelete");
+    if rolling
+        && status.updated_replicas == replicas
         && status.ready_replicas == replicas
         && status.replicas == view.set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
     {

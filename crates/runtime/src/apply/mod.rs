@@ -237,7 +237,7 @@ impl Writer {
     }
 
     /// A JSON merge patch of an object that was read, refused by the server if the object has changed since.
-    pub(crate) async fn patch_as_read<T: Object>(&self, read: &T, mut patch: Value) -> Result<T> {
+    pub async fn patch_as_read<T: Object>(&self, read: &T, mut patch: Value) -> Result<T> {
         let key = ObjectKey::of(read);
         let action = || describe::<T>("patch", &key, Part::Main);
         fence::pin(&mut patch, read.meta());

@@ -142,6 +142,13 @@ impl Informers {
         self.informer(resource.clone(), scope, true)
     }
 
+    /// The metadata of all objects of a kind, if the whole objects are in a cache anyway.
+    pub fn held(&self, resource: &ApiResource) -> Option<Informer<PartialObjectMeta<DynamicObject>>> {
+        let ApiResource { group, version, plural, .. } = resource.clone();
+        let core = self.inner.cores.lock().get(&(group, version, plural, Scope::all(), false)).cloned();
+        core.map(Informer::new)
+    }
+
     fn informer<K>(&self, resource: ApiResource, scope: Scope, metadata_only: bool) -> Informer<K>
     where
         K: DeserializeOwned + Send + Sync + 'static,

@@ -2,6 +2,7 @@
 
 mod infer;
 mod limit;
+mod unread;
 mod writes;
 
 use std::time::Duration;
@@ -13,6 +14,7 @@ use tracing::Instrument as _;
 
 pub use infer::{Error, Places, infer, infer_from};
 pub use limit::Limiter;
+pub use unread::send_unread;
 pub use writes::{Cause, because, cause};
 
 /// What is done with requests.

@@ -12,11 +12,11 @@ use super::phase::{Board, Phase};
 use super::recorders::Recorders;
 use super::signals::Signals;
 use super::{Component, ELECTOR, Error, Manager, Stop};
-use crate::cache::{InformerOptions, Informers};
+use crate::cache::{InformerMetrics, InformerOptions, Informers};
 use crate::client;
 use crate::config::{Change, Config, Source};
 use crate::election::{Election, Elector, LeaderMetrics, Leadership, Timing};
-use crate::events::Severity;
+use crate::events::{Recorder, Severity};
 use crate::health::{self, Health};
 use crate::logging;
 use crate::metrics::Metrics;
@@ -218,7 +218,8 @@ impl Builder {
             worker_metrics.register(registry);
         });
         let informers = Informers::new(client.clone(), self.informer_options(&config));
-        let recorders = Recorders::new(client.clone(), &self.name, &host(), self.clock.clone());
+        metrics.register(|registry| InformerMetrics::new(informers.clone()).register(registry));
+        let recorders = Recorders::new(client.clone(), &host(), self.clock.clone());
         let health = Health::default();
         health.profiling(self.profiling);
         health.metrics(config.metrics.enabled.then_some((config.metrics.path.as_str(), metrics.clone())));
@@ -230,7 +231,7 @@ impl Builder {
         let caches = informers.clone();
         health.inspect("caches", move || serde_json::json!(caches.snapshot()));
         self.follow_log_level(&source, &health);
-        tell_of_rejections(&source, &recorders, client.default_namespace());
+        tell_of_rejections(&source, &recorders.of(&self.name), client.default_namespace());
         let listener = match self.listen {
             true => {
                 let port = config.metrics.port;
@@ -351,8 +352,8 @@ fn host() -> String {
 }
 
 /// Settings that cannot be used are told where operators look first.
-fn tell_of_rejections(source: &Source, recorders: &Recorders, namespace: &str) {
-    let recorder = recorders.of("config");
+fn tell_of_rejections(source: &Source, recorder: &Recorder, namespace: &str) {
+    let recorder = recorder.clone();
     let pod = ObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some("Pod".to_owned()),

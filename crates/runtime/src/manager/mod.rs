@@ -192,6 +192,11 @@ impl Manager {
         self.recorders.of(component)
     }
 
+    /// A recorder of events that speaks in exactly this name, for components that people know by theirs.
+    pub fn recorder_named(&self, name: &str) -> Recorder {
+        self.recorders.of(name)
+    }
+
     /// The metrics of all work queues, already registered.
     pub fn queue_metrics(&self) -> &QueueMetrics {
         &self.queue_metrics

@@ -19,23 +19,20 @@ pub(super) struct Recorders(Arc<Inner>);
 
 struct Inner {
     client: Client,
-    manager: String,
     host: String,
     clock: Clock,
     made: Mutex<Vec<Recorder>>,
 }
 
 impl Recorders {
-    pub(super) fn new(client: Client, manager: &str, host: &str, clock: Clock) -> Recorders {
-        let (manager, host) = (manager.to_owned(), host.to_owned());
-        Recorders(Arc::new(Inner { client, manager, host, clock, made: Mutex::default() }))
+    pub(super) fn new(client: Client, host: &str, clock: Clock) -> Recorders {
+        Recorders(Arc::new(Inner { client, host: host.to_owned(), clock, made: Mutex::default() }))
     }
 
     /// A recorder that speaks in the name of one component.
     pub(super) fn of(&self, component: &str) -> Recorder {
-        let Inner { client, manager, host, clock, made } = &*self.0;
-        let name = format!("{manager}/{component}");
-        let (recorder, sending) = Recorder::new(client.clone(), &name, host, clock.clone());
+        let Inner { client, host, clock, made } = &*self.0;
+        let (recorder, sending) = Recorder::new(client.clone(), component, host, clock.clone());
         // Ends when the last recorder is gone.
         tokio::spawn(sending);
         made.lock().push(recorder.clone());

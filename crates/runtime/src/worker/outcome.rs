@@ -29,6 +29,11 @@ impl Failed {
         }
     }
 
+    /// Whether nobody needs to worry.
+    fn is_ordinary(&self) -> bool {
+        matches!(self, Failed::Returned(error) if error.is_ordinary())
+    }
+
     /// The error with all its causes, in one line.
     pub(super) fn text(&self) -> String {
         match self {
@@ -55,12 +60,20 @@ where
         }
         Err(failed) if is_final(&failed, taken.retries(), shared.settings.max_retries) => {
             let error = shared.failed(&taken, &failed, true);
-            tracing::error!(%error, retries = taken.retries(), "reconcile failed; parked until something happens");
+            if failed.is_ordinary() {
+                tracing::debug!(%error, "reconcile failed; parked until something happens");
+            } else {
+                tracing::error!(%error, retries = taken.retries(), "reconcile failed; parked until something happens");
+            }
             taken.finish(Next::Forget);
         }
         Err(failed) => {
             let error = shared.failed(&taken, &failed, false);
-            tracing::warn!(%error, retries = taken.retries(), "reconcile failed; will be retried");
+            if failed.is_ordinary() {
+                tracing::debug!(%error, retries = taken.retries(), "reconcile failed; will be retried");
+            } else {
+                tracing::warn!(%error, retries = taken.retries(), "reconcile failed; will be retried");
+            }
             taken.finish(Next::Retry);
         }
     }
