@@ -1,6 +1,7 @@
 //! The agent of a node: registers it, and keeps a worker for every pod that is assigned to it.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +13,15 @@ use shoal_objects::{Clock, Entropy};
 use shoal_runtime::cache::InformerOptions;
 use shoal_runtime::events::Recorder;
 use shoal_runtime::watch::Scope;
-use shoal_runtime::{Informer, Informers, ObjectKey, Stop};
+use shoal_runtime::{Informers, ObjectKey, Stop};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::addresses::Addresses;
+use crate::directory::Directory;
 use crate::images::{Image, ImageTable, Unresolved, find_command};
 use crate::kubelet_api::{self, ServerIdentity};
+use crate::pod::launch::write_files;
 use crate::pod::worker::{View, Worker};
 use crate::process::{Launcher, private_dir};
 use crate::register::{self, Machine};
@@ -38,6 +41,8 @@ pub struct Config {
     pub images: ImageTable,
     /// Addresses for pods, shared with other agents of this process.
     pub addresses: Addresses,
+    /// Where the API server listens, for pods that call it by its Service.
+    pub api_server: Option<SocketAddr>,
     /// Certificates for the agent's own API; without them it has none.
     pub server: Option<ServerIdentity>,
     /// The time.
@@ -84,7 +89,8 @@ pub struct Node {
     /// The pods, by namespace and name.
     pub pods: Mutex<HashMap<ObjectKey, Arc<View>>>,
     images: ImageTable,
-    services: Informer<Service>,
+    /// The Services and where they lead.
+    pub directory: Arc<Directory>,
 }
 
 impl Node {
@@ -95,7 +101,23 @@ impl Node {
 
     /// All Services.
     pub fn services(&self) -> Vec<Service> {
-        self.services.lister().list().iter().map(|service| (**service).clone()).collect()
+        self.directory.services()
+    }
+}
+
+/// Keeps the names of Services in the pods' `/etc/hosts`.
+async fn names(node: Arc<Node>) {
+    loop {
+        node.directory.changed().await;
+        let views: Vec<Arc<View>> = node.pods.lock().values().cloned().collect();
+        for view in views {
+            let pod = view.pod.borrow().clone();
+            if view.dir.join("hosts").exists()
+                && let Err(error) = write_files(&node, &pod, &view)
+            {
+                tracing::debug!(error, "names of Services cannot be told");
+            }
+        }
     }
 }
 
@@ -113,7 +135,7 @@ pub async fn run(config: Config, client: Client, stop: Stop) -> Result<(), Agent
     private_dir(&pods_dir)?;
     let mut machine = Machine::measure(&config.name, &config.dir);
     let informers = Informers::new(client.clone(), InformerOptions::default());
-    let services = informers.of::<Service>();
+    let directory = Arc::new(Directory::new(&informers, config.api_server, config.entropy.clone()));
     let (recorder, sending) = Recorder::new(client.clone(), "kubelet", &config.name, config.clock.clone());
     let mut tasks = JoinSet::new();
     tasks.spawn(sending);
@@ -135,8 +157,10 @@ pub async fn run(config: Config, client: Client, stop: Stop) -> Result<(), Agent
         cluster_domain: "cluster.local".to_owned(),
         pods: Mutex::default(),
         images: config.images,
-        services: services.clone(),
+        directory: directory.clone(),
     });
+    let resolving = directory.clone();
+    node.launcher.set_resolver(Box::new(move |address| resolving.resolve(address)));
     if let Some(identity) = &config.server {
         let (port, serving) = kubelet_api::serve(node.clone(), identity).await.map_err(AgentError::Tls)?;
         machine.port = Some(port);
@@ -153,7 +177,8 @@ pub async fn run(config: Config, client: Client, stop: Stop) -> Result<(), Agent
         }
     };
     tasks.spawn(register::beat(client, machine, registered, config.clock));
-    services.synced().await;
+    directory.synced().await;
+    tasks.spawn(names(node.clone()));
 
     let mut workers = JoinSet::new();
     let follow = follow(&node, &informers, &config.addresses, &pods_dir, &mut workers);

@@ -14,6 +14,7 @@
 pub mod addresses;
 pub mod agent;
 pub mod demo;
+pub mod directory;
 pub mod env;
 pub mod images;
 pub mod kubelet_api;

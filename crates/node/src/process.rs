@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -23,6 +24,9 @@ use crate::terminal::Terminal;
 /// How long a container may take to report that its command runs.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Says where a Service's address leads.
+pub type Resolver = Box<dyn Fn(SocketAddr) -> Option<SocketAddr> + Send + Sync>;
+
 /// Starts processes that die with this one.
 ///
 /// A process is tied to the life of the *thread* that started it, so all are started by one thread that lives as long as
@@ -39,6 +43,7 @@ struct Inner {
     control: String,
     waiting: Mutex<HashMap<String, oneshot::Sender<(Report, i32)>>>,
     entropy: Entropy,
+    resolver: OnceLock<Resolver>,
     _end: oneshot::Sender<()>,
 }
 
@@ -87,7 +92,15 @@ impl Launcher {
         let listener = std::os::unix::net::UnixListener::bind_addr(&address)?;
         listener.set_nonblocking(true)?;
         let inner =
-            Arc::new(Inner { thread, program, control, waiting: Mutex::default(), entropy, _end: end });
+            Arc::new(Inner {
+                thread,
+                program,
+                control,
+                waiting: Mutex::default(),
+                entropy,
+                resolver: OnceLock::new(),
+                _end: end,
+            });
         let weak = Arc::downgrade(&inner);
         inner.thread.spawn(async move {
             let Ok(listener) = UnixListener::from_std(listener) else { return };
@@ -99,6 +112,16 @@ impl Launcher {
             }
         });
         Ok(Launcher { inner })
+    }
+
+    /// Who knows the Services; the first one stays.
+    pub fn set_resolver(&self, resolver: Resolver) {
+        let _ = self.inner.resolver.set(resolver);
+    }
+
+    /// Where the stages reach the agent.
+    pub fn control(&self) -> &str {
+        &self.inner.control
     }
 
     /// Starts a container. `dir` is a private directory for its settings.
@@ -127,6 +150,7 @@ impl Launcher {
                 Some((Report::Started { namespaces, .. }, pid)) => {
                     Ok(Started { child, pid, namespaces, terminal })
                 }
+                Some((Report::Resolve { .. }, _)) => Err(LaunchError::Refused("an odd report".to_owned())),
                 Some((Report::Failed { message, .. }, _)) => {
                     let _ = child.wait().await;
                     Err(LaunchError::Refused(message))
@@ -194,7 +218,14 @@ async fn hear(mut stream: tokio::net::UnixStream, inner: &Inner) -> std::io::Res
     let mut text = Vec::new();
     (&mut stream).take(64 * 1024).read_to_end(&mut text).await?;
     let report: Report = serde_json::from_slice(&text)?;
-    let (Report::Started { token, .. } | Report::Failed { token, .. }) = &report;
+    let token = match &report {
+        Report::Started { token, .. } | Report::Failed { token, .. } => token,
+        Report::Resolve { address } => {
+            let found = inner.resolver.get().and_then(|resolve| resolve(*address));
+            let text = found.map(|address| address.to_string()).unwrap_or_default();
+            return stream.write_all(text.as_bytes()).await;
+        }
+    };
     if let Some(waiting) = inner.waiting.lock().remove(token) {
         let _ = waiting.send((report, peer.pid().unwrap_or(0)));
     }

@@ -73,6 +73,7 @@ pub async fn start(
     let join = Join {
         env: order.spec.env.clone(),
         working_dir: order.spec.working_dir.clone(),
+        network: order.spec.network.clone(),
         user: order.spec.user,
         group: order.spec.group,
         ..Join::default()

@@ -12,7 +12,7 @@ use crate::agent::Node;
 use crate::env::{Sources, expand, variables};
 use crate::images::command_line;
 use crate::process::private_dir;
-use crate::sandbox::{Mount, Spec};
+use crate::sandbox::{Mount, Network, Spec};
 use crate::volumes::{self, Places};
 
 /// Where every container finds the credentials of its ServiceAccount; a pod can do without.
@@ -84,6 +84,9 @@ pub fn specification(
     let id = |own: Option<i64>, shared: Option<i64>| own.or(shared).and_then(|id| u32::try_from(id).ok());
     let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
     let memory = limits.and_then(|limits| limits.get("memory")).and_then(|q| Quantity::parse(&q.0).ok());
+    let host_network = pod.spec.as_ref().and_then(|spec| spec.host_network) == Some(true);
+    let pod_ip = sources.pod_ip.parse().ok().filter(|_| !host_network);
+    let network = pod_ip.map(|pod_ip| Network { pod_ip, control: node.launcher.control().to_owned() });
     let working_dir = container.working_dir.clone().filter(|dir| !dir.is_empty());
     let spec = Spec {
         command,
@@ -94,6 +97,7 @@ pub fn specification(
         hostname,
         mounts,
         needs_mounts,
+        network,
         user: id(of_container.and_then(|c| c.run_as_user), of_pod.and_then(|p| p.run_as_user)),
         group: id(of_container.and_then(|c| c.run_as_group), of_pod.and_then(|p| p.run_as_group)),
         memory: memory.and_then(|memory| u64::try_from(memory.value()).ok()),
@@ -134,7 +138,9 @@ pub fn write_files(node: &Node, pod: &Pod, view: &View) -> Result<(), String> {
         let names = alias.hostnames.as_deref().unwrap_or_default();
         let _ = writeln!(hosts, "{}\t{}", alias.ip, names.join("\t"));
     }
+    hosts.push_str(&node.directory.names_for(pod.metadata.namespace.as_deref().unwrap_or_default()));
     let write = |file: &str, text: &str| {
+        // In place: the file is mounted in containers.
         std::fs::write(view.dir.join(file), text).map_err(|e| format!("cannot write the pod's {file}: {e}"))
     };
     write("hosts", &hosts)?;

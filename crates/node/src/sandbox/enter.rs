@@ -22,7 +22,7 @@ pub fn enter(arguments: &[OsString]) -> u8 {
     }
     let ids = user.to_str().and_then(|text| text.split_once(' '));
     if let Some((Ok(user), Ok(group))) = ids.map(|(user, group)| (user.parse(), group.parse()))
-        && let Err(error) = run::isolate(0, 0, user, group, false)
+        && let Err(error) = run::isolate(0, 0, user, group)
     {
         complain(&format!("cannot become user {user}: {error}"));
         return START_FAILED;

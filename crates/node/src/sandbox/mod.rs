@@ -14,6 +14,7 @@ mod enter;
 mod init;
 mod join;
 mod mounts;
+mod network;
 mod report;
 mod run;
 mod settle;
@@ -24,6 +25,7 @@ use std::process::ExitCode;
 
 use serde::{Deserialize, Serialize};
 
+pub use network::Network;
 pub use report::{Report, send as send_report};
 pub use settle::exit_code;
 
@@ -63,6 +65,8 @@ pub struct Spec {
     pub user: Option<u32>,
     /// See `user`.
     pub group: Option<u32>,
+    /// Its address, if it has one of its own.
+    pub network: Option<Network>,
     /// Bytes of memory that each process may have.
     pub memory: Option<u64>,
 }
@@ -95,6 +99,8 @@ pub struct Join {
     pub working_dir: String,
     /// Whether standard input is a terminal.
     pub tty: bool,
+    /// As of [`Spec`].
+    pub network: Option<Network>,
     /// As of [`Spec`].
     pub user: Option<u32>,
     /// As of [`Spec`].

@@ -16,6 +16,11 @@ pub enum Report {
         /// Whether it has namespaces of its own.
         namespaces: bool,
     },
+    /// Where does this address of a Service lead?
+    Resolve {
+        /// Cluster IP and port.
+        address: std::net::SocketAddr,
+    },
     /// It does not, and why.
     Failed {
         /// Which start.
@@ -27,9 +32,20 @@ pub enum Report {
 
 /// Tells the agent, and waits until it has heard.
 pub fn send(control: &str, report: &Report) -> std::io::Result<()> {
+    let mut heard = [0];
+    ask(control, report)?.read_exact(&mut heard)
+}
+
+/// Asks the agent where a Service's address leads.
+pub fn resolve(control: &str, address: std::net::SocketAddr) -> Option<std::net::SocketAddr> {
+    let mut text = String::new();
+    ask(control, &Report::Resolve { address }).ok()?.take(1024).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}
+
+fn ask(control: &str, report: &Report) -> std::io::Result<UnixStream> {
     let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(control)?)?;
     stream.write_all(&serde_json::to_vec(report)?)?;
     stream.shutdown(std::net::Shutdown::Write)?;
-    let mut heard = [0];
-    stream.read_exact(&mut heard)
+    Ok(stream)
 }

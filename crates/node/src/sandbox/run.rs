@@ -5,6 +5,7 @@ use std::process::Command;
 use rustix::process::{getgid, getuid};
 use rustix::thread::UnshareFlags;
 
+use super::network::Supervisor;
 use super::{Report, START_FAILED, Spec, complain, send_report, settle};
 
 /// Makes the namespaces and starts `init` in them; without them, if the system forbids them and the pod can do without.
@@ -29,7 +30,10 @@ pub fn run(path: &str) -> u8 {
 }
 
 fn start(spec: &Spec, path: &str) -> Result<u8, String> {
-    let isolated = isolate(getuid().as_raw(), getgid().as_raw(), 0, 0, true);
+    let isolated = isolate(getuid().as_raw(), getgid().as_raw(), 0, 0);
+    // Between the two: new users need a single thread, and after new pids no thread can be made.
+    let supervisor = spec.network.clone().and_then(|network| Supervisor::new(network).ok());
+    let isolated = isolated.and_then(|()| unshare(UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWUTS));
     // After the change of credentials, which may reset it.
     settle::die_with_parent(Some(spec.agent))?;
     let mode = match isolated {
@@ -44,6 +48,13 @@ fn start(spec: &Spec, path: &str) -> Result<u8, String> {
             "init"
         }
     };
+    if isolated.is_err() {
+        // Else a filter may only be set by root.
+        rustix::thread::set_no_new_privs(true).map_err(|e| e.to_string())?;
+    }
+    if let Some(Err(error)) = supervisor.map(Supervisor::begin) {
+        complain(&format!("the pod has no address of its own, use $POD_IP: {error}"));
+    }
     let namespaces = if isolated.is_ok() { "1" } else { "" };
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
     let prefix: Vec<String> = std::env::args().skip(1).take_while(|argument| argument != "run").collect();
@@ -56,15 +67,16 @@ fn start(spec: &Spec, path: &str) -> Result<u8, String> {
     Ok(settle::tend(&child))
 }
 
-/// New namespaces in which the user `uid` is `inside_uid`. `all`: not only of users.
-pub fn isolate(uid: u32, gid: u32, inside_uid: u32, inside_gid: u32, all: bool) -> Result<(), String> {
-    let mut flags = UnshareFlags::NEWUSER;
-    if all {
-        flags |= UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWUTS;
-    }
+/// Leaves what is shared with others.
+pub fn unshare(flags: UnshareFlags) -> Result<(), String> {
     // Only tables of open files make it unsafe; those are not asked for.
     #[allow(deprecated, reason = "the safe form is deprecated for a flag that is not used here")]
-    rustix::thread::unshare(flags).map_err(|e| e.to_string())?;
+    rustix::thread::unshare(flags).map_err(|e| e.to_string())
+}
+
+/// A new namespace of users in which the user `uid` is `inside_uid`.
+pub fn isolate(uid: u32, gid: u32, inside_uid: u32, inside_gid: u32) -> Result<(), String> {
+    unshare(UnshareFlags::NEWUSER)?;
     let write = |file: &str, text: String| {
         std::fs::write(format!("/proc/self/{file}"), text).map_err(|e| format!("{file}: {e}"))
     };

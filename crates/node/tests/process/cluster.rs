@@ -28,6 +28,8 @@ impl World {
         let client = Cluster::start().await.client();
         let mut world = World { client, dir: tempfile::tempdir().unwrap(), agent: None };
         world.create("v1", "ServiceAccount", "serviceaccounts", json!({"metadata": {"name": "default"}})).await;
+        let authority = json!({"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": "none"}});
+        world.create("v1", "ConfigMap", "configmaps", authority).await;
         world.start_agent();
         world
     }
@@ -40,6 +42,7 @@ impl World {
             program: vec![env!("CARGO_BIN_EXE_shoal-sandbox").to_owned()],
             images: ImageTable::built_in(),
             addresses: Addresses::new(&entropy),
+            api_server: None,
             server: None,
             clock: Clock::system(),
             entropy,
@@ -129,6 +132,11 @@ impl World {
         let path = shoal_node::pod::container::log_path(&dir, container, attempt);
         let mut reader = shoal_node::logs::Reader::open(Path::new(&path), Default::default()).unwrap();
         String::from_utf8(reader.read(1 << 20).unwrap()).unwrap()
+    }
+
+    /// Waits until the first log of a container is as wanted.
+    pub async fn until_log(&self, pod: &str, container: &str, wanted: impl Fn(&str) -> bool) {
+        self.until(pod, "logged", |pod| !pod.is_null() && wanted(&self.log(pod, container, 0))).await;
     }
 
     pub async fn event_reasons(&self, pod: &str) -> Vec<String> {

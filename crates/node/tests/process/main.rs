@@ -2,4 +2,5 @@
 
 mod cluster;
 mod life;
+mod network;
 mod volumes;
