@@ -1,15 +1,35 @@
 //! Addresses of pods: each has one of the loopback network.
+//!
+//! Kubernetes refuses endpoints with loopback addresses, so pods are known by another one: `10.128.0.1` stands for
+//! `127.128.0.1`. What pods bind and connect to is translated by their supervisor.
 
 use std::collections::HashSet;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use shoal_objects::Entropy;
 
 /// The first address, and how many there are.
-const FIRST: u32 = u32::from_be_bytes([127, 64, 0, 0]);
+const FIRST: u32 = u32::from_be_bytes([127, 128, 0, 0]);
 const COUNT: u32 = 1 << 22;
+
+/// The address by which others know the pod that has `own`.
+pub fn advertised(own: Ipv4Addr) -> Ipv4Addr {
+    let [_, b, c, d] = own.octets();
+    Ipv4Addr::new(10, b, c, d)
+}
+
+/// The address that is really there, for one by which a pod is known; others are what they are.
+pub fn local(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(v4) if v4.octets()[0] == 10 && v4.octets()[1] & 0xc0 == 0x80 => {
+            let [_, b, c, d] = v4.octets();
+            IpAddr::V4(Ipv4Addr::new(127, b, c, d))
+        }
+        other => other,
+    }
+}
 
 /// Hands out addresses; clones share them, so that several nodes of a process do.
 #[derive(Clone)]
@@ -33,7 +53,11 @@ impl Addresses {
     pub fn take(&self, before: Option<&str>) -> Option<Ipv4Addr> {
         let mut inner = self.inner.lock();
         let is_ours = |ip: &Ipv4Addr| u32::from(*ip).wrapping_sub(FIRST) < COUNT;
-        if let Some(before) = before.and_then(|text| text.parse().ok()).filter(is_ours)
+        let before = before.and_then(|text| text.parse().ok()).and_then(|ip| match local(ip) {
+            IpAddr::V4(ip) => Some(ip),
+            IpAddr::V6(_) => None,
+        });
+        if let Some(before) = before.filter(is_ours)
             && inner.used.insert(before)
         {
             return Some(before);
@@ -64,6 +88,8 @@ mod tests {
         let addresses = Addresses::new(&Entropy::seeded(1));
         let first = addresses.take(None).unwrap();
         assert!(first.is_loopback());
+        assert_eq!(local(advertised(first).into()), IpAddr::V4(first));
+        assert_eq!(local("10.96.0.1".parse().unwrap()), "10.96.0.1".parse::<IpAddr>().unwrap());
         assert_ne!(addresses.take(Some(&first.to_string())), Some(first));
         addresses.give_back(first);
         assert_eq!(addresses.take(Some(&first.to_string())), Some(first));

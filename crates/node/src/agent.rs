@@ -17,7 +17,7 @@ use shoal_runtime::{Informers, ObjectKey, Stop};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::addresses::Addresses;
+use crate::addresses::{Addresses, advertised};
 use crate::directory::Directory;
 use crate::images::{Image, ImageTable, Unresolved, find_command};
 use crate::kubelet_api::{self, ServerIdentity};
@@ -226,7 +226,8 @@ async fn follow(
         let view = Arc::new(View {
             pod: updated.clone(),
             dir: dir.join(&uid),
-            ip: taken.map_or_else(|| node.host_ip.clone(), |ip| ip.to_string()),
+            ip: taken.map_or_else(|| node.host_ip.clone(), |ip| advertised(ip).to_string()),
+            local_ip: taken.map_or_else(|| node.host_ip.clone(), |ip| ip.to_string()),
             runs: Mutex::default(),
             attempts: Mutex::default(),
         });
@@ -255,7 +256,8 @@ async fn follow(
 async fn end(node: &Node, workers: &mut JoinSet<()>) {
     workers.shutdown().await;
     let views: Vec<Arc<View>> = node.pods.lock().values().cloned().collect();
-    let runs: Vec<_> = views.iter().flat_map(|view| view.runs.lock().values().cloned().collect::<Vec<_>>()).collect();
+    let runs: Vec<_> =
+        views.iter().flat_map(|view| view.runs.lock().values().cloned().collect::<Vec<_>>()).collect();
     for run in &runs {
         run.terminate();
     }

@@ -99,7 +99,7 @@ impl Directory {
             match cluster_ip(service) {
                 Some("None") => {
                     for slice in self.slices_of(of, name) {
-                        for endpoint in &slice.endpoints {
+                        for endpoint in slice.endpoints.iter().flatten() {
                             let Some(ip) = endpoint.addresses.first() else { continue };
                             line(ip, of, name);
                             // Pods of StatefulSets are known by their own names.
@@ -127,7 +127,7 @@ fn cluster_ip(service: &Service) -> Option<&str> {
 }
 
 fn ready_addresses(slice: &EndpointSlice) -> impl Iterator<Item = IpAddr> {
-    let ready = slice.endpoints.iter().filter(|endpoint| {
+    let ready = slice.endpoints.iter().flatten().filter(|endpoint| {
         endpoint.conditions.as_ref().and_then(|conditions| conditions.ready).unwrap_or(true)
     });
     ready.flat_map(|endpoint| endpoint.addresses.iter()).filter_map(|ip| ip.parse().ok())

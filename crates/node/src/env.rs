@@ -192,7 +192,8 @@ pub fn resource_field(
     sources: &Sources,
 ) -> Result<String, String> {
     let named = field.container_name.as_deref().filter(|name| !name.is_empty());
-    let all = pod.spec.iter().flat_map(|spec| spec.containers.iter().chain(spec.init_containers.iter().flatten()));
+    let all =
+        pod.spec.iter().flat_map(|spec| spec.containers.iter().chain(spec.init_containers.iter().flatten()));
     let container = match named {
         Some(name) => {
             all.into_iter().find(|c| c.name == name).ok_or_else(|| format!("container {name} not found"))?
@@ -319,7 +320,10 @@ mod tests {
         let sources = Sources { pod_ip: "127.0.1.2".to_owned(), ..Sources::default() };
         let found = of(container, &sources).unwrap();
         let get = |name: &str| found[name].as_str();
-        assert_eq!((get("NAME"), get("APP"), get("IP"), get("CPU"), get("MEM")), ("web", "web", "127.0.1.2", "2", "1024"));
+        assert_eq!(
+            (get("NAME"), get("APP"), get("IP"), get("CPU"), get("MEM")),
+            ("web", "web", "127.0.1.2", "2", "1024")
+        );
     }
 
     #[test]

@@ -116,11 +116,7 @@ impl ImageTable {
     }
 
     /// What a reference stands for. `is_present` tells whether a command can be started.
-    pub fn resolve(
-        &self,
-        reference: &str,
-        is_present: &dyn Fn(&str) -> bool,
-    ) -> Result<&Image, Unresolved> {
+    pub fn resolve(&self, reference: &str, is_present: &dyn Fn(&str) -> bool) -> Result<&Image, Unresolved> {
         let unknown = || Unresolved::Unknown { image: reference.to_owned() };
         let image = self.images.iter().find(|entry| fits(&entry.image, reference)).ok_or_else(unknown)?;
         let first = image.command.first().or(image.args.first());
@@ -239,8 +235,7 @@ mod tests {
 
     #[test]
     fn a_containers_own_command_replaces_the_images() {
-        let image =
-            Image { command: strings(&["entry"]), args: strings(&["default"]), ..Image::default() };
+        let image = Image { command: strings(&["entry"]), args: strings(&["default"]), ..Image::default() };
         assert_eq!(command_line(&image, &[], &[]), ["entry", "default"]);
         assert_eq!(command_line(&image, &[], &strings(&["x"])), ["entry", "x"]);
         assert_eq!(command_line(&image, &strings(&["c"]), &[]), ["c"]);

@@ -1,11 +1,11 @@
 //! Processes of containers: started, signalled, joined and waited for.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use crate::sandbox::{Join, Report, Spec};
+use crate::sandbox::{Join, ONE_THREAD, Report, Spec};
 use crate::terminal::Terminal;
 
 /// How long a container may take to report that its command runs.
@@ -91,16 +91,15 @@ impl Launcher {
         let address = std::os::unix::net::SocketAddr::from_abstract_name(&control)?;
         let listener = std::os::unix::net::UnixListener::bind_addr(&address)?;
         listener.set_nonblocking(true)?;
-        let inner =
-            Arc::new(Inner {
-                thread,
-                program,
-                control,
-                waiting: Mutex::default(),
-                entropy,
-                resolver: OnceLock::new(),
-                _end: end,
-            });
+        let inner = Arc::new(Inner {
+            thread,
+            program,
+            control,
+            waiting: Mutex::default(),
+            entropy,
+            resolver: OnceLock::new(),
+            _end: end,
+        });
         let weak = Arc::downgrade(&inner);
         inner.thread.spawn(async move {
             let Ok(listener) = UnixListener::from_std(listener) else { return };
@@ -187,11 +186,20 @@ impl Launcher {
         path: &Path,
         streams: Streams,
     ) -> Result<(Child, Option<Terminal>), LaunchError> {
-        let (program, arguments) = self.inner.program.split_first().ok_or_else(|| {
-            LaunchError::Refused("the agent does not know its own program".to_owned())
-        })?;
+        let (program, arguments) = self
+            .inner
+            .program
+            .split_first()
+            .ok_or_else(|| LaunchError::Refused("the agent does not know its own program".to_owned()))?;
         let mut command = Command::new(program);
-        command.args(arguments).arg(stage).arg(path).env_clear().process_group(0).kill_on_drop(true);
+        command
+            .args(arguments)
+            .arg(stage)
+            .arg(path)
+            .env_clear()
+            .env(ONE_THREAD.0, ONE_THREAD.1)
+            .process_group(0)
+            .kill_on_drop(true);
         let terminal = match streams {
             Streams::Pipes(input) => {
                 command.stdin(if input { Stdio::piped() } else { Stdio::null() });
@@ -240,7 +248,8 @@ fn process_id() -> i32 {
 pub fn write_private(path: &Path, text: &[u8]) -> std::io::Result<()> {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt as _;
-    let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     file.write_all(text)
 }
 

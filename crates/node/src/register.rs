@@ -108,9 +108,19 @@ impl Machine {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let version = concat!("v1.36.0+shoal-", env!("CARGO_PKG_VERSION"));
         let mut conditions = vec![
-            condition("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+            condition(
+                "MemoryPressure",
+                "False",
+                "KubeletHasSufficientMemory",
+                "kubelet has sufficient memory available",
+            ),
             condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-            condition("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+            condition(
+                "PIDPressure",
+                "False",
+                "KubeletHasSufficientPID",
+                "kubelet has sufficient PID available",
+            ),
             condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
         ];
         if !self.limits.is_empty() {
@@ -185,7 +195,8 @@ pub async fn beat(client: Client, machine: Machine, node: NodeObject, clock: Clo
         let result = match known {
             Ok(Some(known)) => {
                 let conditions = known.status.as_ref().and_then(|status| status.conditions.as_deref());
-                let is_ready = conditions.unwrap_or_default().iter().any(|c| c.type_ == "Ready" && c.status == "True");
+                let is_ready =
+                    conditions.unwrap_or_default().iter().any(|c| c.type_ == "Ready" && c.status == "True");
                 match is_ready && count % STATUS_EVERY != 0 {
                     true => Ok(known),
                     false => write_status(&nodes, &machine, Some(&known), clock.now()).await,
@@ -217,7 +228,11 @@ async fn renew(client: &Client, node: &NodeObject, now: Timestamp) -> Result<(),
         ..OwnerReference::default()
     };
     let lease = Lease {
-        metadata: ObjectMeta { name: Some(name.clone()), owner_references: Some(vec![owner]), ..ObjectMeta::default() },
+        metadata: ObjectMeta {
+            name: Some(name.clone()),
+            owner_references: Some(vec![owner]),
+            ..ObjectMeta::default()
+        },
         spec: Some(LeaseSpec {
             holder_identity: Some(name),
             lease_duration_seconds: Some(LEASE_SECONDS),

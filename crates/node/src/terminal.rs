@@ -30,7 +30,10 @@ impl Terminal {
 
     /// The end that a program has.
     pub fn device(&self) -> io::Result<OwnedFd> {
-        Ok(ioctl_tiocgptpeer(self.0.get_ref(), OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?)
+        Ok(ioctl_tiocgptpeer(
+            self.0.get_ref(),
+            OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC,
+        )?)
     }
 
     /// What the program wrote; nothing when it has ended.
@@ -41,7 +44,9 @@ impl Terminal {
             let mut ready = self.0.readable().await?;
             match ready.try_io(|fd| read(fd.get_ref())) {
                 // All programs have closed it.
-                Ok(Err(error)) if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => return Ok(0),
+                Ok(Err(error)) if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
+                    return Ok(0);
+                }
                 Ok(result) => return result,
                 Err(_) => {}
             }
@@ -51,8 +56,7 @@ impl Terminal {
     /// What the person typed.
     pub async fn write(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            let written =
-                self.0.async_io(Interest::WRITABLE, |fd| Ok(rustix::io::write(fd, bytes)?)).await?;
+            let written = self.0.async_io(Interest::WRITABLE, |fd| Ok(rustix::io::write(fd, bytes)?)).await?;
             bytes = &bytes[written..];
         }
         Ok(())

@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Settings of the nodes on the command line.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct NodeArgs {
     /// Run pods as processes on this many nodes of this machine [default: 1, or 0 with --simulated-nodes]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100))]
     nodes: Option<u32>,
@@ -37,7 +37,7 @@ pub struct Args {
     images: Option<PathBuf>,
 }
 
-impl Args {
+impl NodeArgs {
     /// How many nodes there are to be.
     pub fn count(&self, simulated: bool) -> u32 {
         self.nodes.unwrap_or(u32::from(!simulated))
@@ -47,7 +47,8 @@ impl Args {
     pub fn image_table(&self) -> anyhow::Result<ImageTable> {
         let table = ImageTable::built_in();
         let Some(path) = &self.images else { return Ok(table) };
-        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         table.extended(&text).map_err(|e| anyhow::anyhow!("{} is not an image table: {e}", path.display()))
     }
 }

@@ -8,6 +8,7 @@ use shoal_runtime::config::duration;
 
 /// Nodes that only play that they run pods.
 #[derive(clap::Args)]
+#[group(id = "simulated")]
 pub struct Args {
     /// Play this many nodes, on which pods run in name only
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]

@@ -83,7 +83,7 @@ pub struct Args {
     audit_policy: Option<PathBuf>,
 
     #[command(flatten)]
-    nodes: nodes::Args,
+    nodes: nodes::NodeArgs,
 
     #[command(flatten)]
     simulated: simulated::Args,

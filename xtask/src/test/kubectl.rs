@@ -88,15 +88,30 @@ const USES: &[Use] = &[
 
 /// With a node that runs pods.
 const NODE_USES: &[Use] = &[
-    case("a node is there", "wait --for=condition=Ready node/shoal --timeout=60s", "", "node/shoal condition met"),
-    case("replicas are made", "create deployment web --image=echo --replicas=3", "", "deployment.apps/web created"),
+    case(
+        "a node is there",
+        "wait --for=condition=Ready node/shoal --timeout=60s",
+        "",
+        "node/shoal condition met",
+    ),
+    case(
+        "replicas are made",
+        "create deployment web --image=echo --replicas=3",
+        "",
+        "deployment.apps/web created",
+    ),
     case("they run", "rollout status deployment/web --timeout=120s", "", "successfully rolled out"),
     case("their logs are read", "logs deployment/web", "", "listening on"),
     case("the last lines are enough", "logs deployment/web --tail=1 --timestamps", "", "Z listening on"),
     case("a command runs in a pod", "exec deployment/web -- hostname", "", "web-"),
     case("its input is passed on", "exec -i deployment/web -- cat", "through the pod", "through the pod"),
     case("its exit code is told", "exec deployment/web -- false", "", "command terminated with exit code 1"),
-    case("a pod runs to its end", "run once --image=busybox --restart=Never -- echo done", "", "pod/once created"),
+    case(
+        "a pod runs to its end",
+        "run once --image=busybox --restart=Never -- echo done",
+        "",
+        "pod/once created",
+    ),
     case(
         "its end is seen",
         "wait --for=jsonpath={.status.phase}=Succeeded pod/once --timeout=60s",

@@ -115,9 +115,9 @@ fn complaint(status: StatusCode, text: &str) -> Failure {
 /// A query with these options, escaped.
 pub fn query(options: &[(&str, String)]) -> String {
     use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-    let pairs = options.iter().map(|(name, value)| {
-        format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC))
-    });
+    let pairs = options
+        .iter()
+        .map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC)));
     pairs.collect::<Vec<_>>().join("&")
 }
 

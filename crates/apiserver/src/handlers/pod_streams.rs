@@ -65,7 +65,8 @@ async fn port_forward(call: &Call<'_>, pod: &Value) -> Outcome<Reply> {
 /// What a node's agent serves itself.
 async fn node_proxy(call: &Call<'_>) -> Outcome<Reply> {
     let (_, path) = call.target.subresource.split_once('/').unwrap_or_default();
-    let options: Vec<(&str, String)> = call.query.pairs().iter().map(|(k, v)| (k.as_str(), v.clone())).collect();
+    let options: Vec<(&str, String)> =
+        call.query.pairs().iter().map(|(k, v)| (k.as_str(), v.clone())).collect();
     let path = format!("/{path}?{}", query(&options));
     node_proxy::forward(call, &call.target.name, &path, false).await
 }
@@ -104,7 +105,14 @@ async fn log(call: &Call<'_>, pod: &Value) -> Outcome<Reply> {
         return Ok(Reply::text(204, ""));
     }
     let known = [
-        "follow", "previous", "sinceSeconds", "sinceTime", "timestamps", "tailLines", "limitBytes", "stream",
+        "follow",
+        "previous",
+        "sinceSeconds",
+        "sinceTime",
+        "timestamps",
+        "tailLines",
+        "limitBytes",
+        "stream",
     ];
     let mut options = Vec::new();
     for name in known {

@@ -41,7 +41,8 @@ pub fn streamed(pieces: mpsc::Receiver<Bytes>) -> Response<Answer> {
         let piece = pieces.recv().await?;
         Some((piece, pieces))
     });
-    let mut response = Response::new(StreamBody::new(stream.map(|piece| Ok(Frame::data(piece)))).boxed_unsync());
+    let mut response =
+        Response::new(StreamBody::new(stream.map(|piece| Ok(Frame::data(piece)))).boxed_unsync());
     response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("text/plain; charset=utf-8"));
     response
 }
@@ -51,9 +52,8 @@ pub struct Query(Vec<(String, String)>);
 
 impl Query {
     pub fn of(uri: &Uri) -> Query {
-        let decode = |text: &str| {
-            percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
-        };
+        let decode =
+            |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
         let pairs = uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
         Query(
             pairs

@@ -38,7 +38,10 @@ pub async fn answer(node: &Node, view: &Arc<View>, container: &str, query: &Quer
     let Some(attempt) = attempt.filter(|attempt| *attempt >= 0) else {
         let message = match previous {
             true => format!("previous terminated container {container:?} in pod {name:?} not found"),
-            false => format!("container {container:?} in pod {name:?} is waiting to start: {}", waiting(&pod, container)),
+            false => format!(
+                "container {container:?} in pod {name:?} is waiting to start: {}",
+                waiting(&pod, container)
+            ),
         };
         return text(StatusCode::BAD_REQUEST, &message);
     };

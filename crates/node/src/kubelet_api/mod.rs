@@ -66,7 +66,9 @@ pub async fn serve(
             let _ = stream.set_nodelay(true);
             let (acceptor, node) = (acceptor.clone(), node.clone());
             tokio::spawn(async move {
-                let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await else { return };
+                let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await else {
+                    return;
+                };
                 let allowed = stream.get_ref().1.peer_certificates().is_some_and(is_allowed);
                 let service = service_fn(move |request| {
                     let node = node.clone();
@@ -84,7 +86,8 @@ pub async fn serve(
 
 fn tls(identity: &ServerIdentity) -> Result<Arc<ServerConfig>, String> {
     let provider = Arc::new(ring::default_provider());
-    let certificate = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|e| format!("{e:?}"));
+    let certificate =
+        |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|e| format!("{e:?}"));
     let mut roots = RootCertStore::empty();
     roots.add(certificate(&identity.client_ca_pem)?).map_err(|e| e.to_string())?;
     let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
@@ -144,5 +147,7 @@ async fn route(node: &Arc<Node>, request: Request<Incoming>, allowed: bool) -> R
 
 fn find(node: &Node, namespace: &str, pod: &str) -> Result<Arc<View>, Response<Answer>> {
     let found = node.pods.lock().get(&ObjectKey::new(namespace, pod)).cloned();
-    found.ok_or_else(|| text(StatusCode::NOT_FOUND, &format!("pod {namespace}/{pod} does not exist on this node")))
+    found.ok_or_else(|| {
+        text(StatusCode::NOT_FOUND, &format!("pod {namespace}/{pod} does not exist on this node"))
+    })
 }

@@ -28,7 +28,7 @@ const CONNECTIONS: usize = 256;
 type Out = Writer<TokioIo<Upgraded>>;
 
 pub fn answer(view: &Arc<View>, request: Request<Incoming>) -> Response<Answer> {
-    let ip = view.ip.clone();
+    let ip = view.local_ip.clone();
     accept(request, &[PROTOCOL], move |socket, _| async move {
         let out = socket.writer();
         if let Err(error) = forward(socket, &ip).await {

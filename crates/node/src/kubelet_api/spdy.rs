@@ -262,7 +262,11 @@ mod tests {
 
     #[test]
     fn hostile_bytes_are_errors() {
-        for bytes in [&b"\x80\x03\x00\x01\x00\x00\x00\x02xx"[..], b"\x80\x03\x00\x01\x00\x00\x00\x0caaaabbbbccdd", b"\0\0\0\x01\0\xff\xff\xff"] {
+        for bytes in [
+            &b"\x80\x03\x00\x01\x00\x00\x00\x02xx"[..],
+            b"\x80\x03\x00\x01\x00\x00\x00\x0caaaabbbbccdd",
+            b"\0\0\0\x01\0\xff\xff\xff",
+        ] {
             let mut decoder = Decoder::new();
             decoder.push(bytes);
             assert!(decoder.next().is_err());

@@ -116,7 +116,9 @@ pub fn summary(node: &Node) -> Response<Answer> {
         pods.push(json!({"podRef": about, "startTime": now, "containers": containers, "cpu": cpu, "memory": memory}));
     }
     let (cpu, memory) = shown(&whole);
-    json_answer(&json!({"node": {"nodeName": node.name, "startTime": now, "cpu": cpu, "memory": memory}, "pods": pods}))
+    json_answer(
+        &json!({"node": {"nodeName": node.name, "startTime": now, "cpu": cpu, "memory": memory}, "pods": pods}),
+    )
 }
 
 pub fn resource_metrics(node: &Node) -> Response<Answer> {
@@ -143,8 +145,16 @@ pub fn resource_metrics(node: &Node) -> Response<Answer> {
         cpu: sum.cpu + usage.cpu,
         memory: sum.memory + usage.memory,
     });
-    let _ = writeln!(out, "# TYPE node_cpu_usage_seconds_total counter\nnode_cpu_usage_seconds_total {}", seconds(total));
-    let _ = writeln!(out, "# TYPE node_memory_working_set_bytes gauge\nnode_memory_working_set_bytes {}", total.memory);
+    let _ = writeln!(
+        out,
+        "# TYPE node_cpu_usage_seconds_total counter\nnode_cpu_usage_seconds_total {}",
+        seconds(total)
+    );
+    let _ = writeln!(
+        out,
+        "# TYPE node_memory_working_set_bytes gauge\nnode_memory_working_set_bytes {}",
+        total.memory
+    );
     out.push_str("# TYPE resource_scrape_error gauge\nresource_scrape_error 0\n");
     typed(StatusCode::OK, "text/plain; version=0.0.4", out)
 }
@@ -163,7 +173,12 @@ mod tests {
     #[test]
     fn children_count_with_their_parents() {
         let usage = |n| Usage { cpu: n, memory: n };
-        let all = HashMap::from([(1, (0, usage(1))), (2, (1, usage(10))), (3, (2, usage(100))), (4, (9, usage(1000)))]);
+        let all = HashMap::from([
+            (1, (0, usage(1))),
+            (2, (1, usage(10))),
+            (3, (2, usage(100))),
+            (4, (9, usage(1000))),
+        ]);
         assert_eq!(below(&all, 1), usage(111));
     }
 }

@@ -6,7 +6,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::{Bytes, BytesMut};
 use http::header::{
-    CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
+    CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION,
+    UPGRADE,
 };
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -44,7 +45,8 @@ where
         return text(StatusCode::BAD_REQUEST, "this node speaks WebSocket only: unable to upgrade");
     };
     let Some(protocol) = chosen(headers, protocols) else {
-        let message = format!("none of the requested protocols is known; this node knows {}", protocols.join(", "));
+        let message =
+            format!("none of the requested protocols is known; this node knows {}", protocols.join(", "));
         return text(StatusCode::BAD_REQUEST, &message);
     };
     let upgrade = hyper::upgrade::on(&mut request);

@@ -27,7 +27,9 @@ pub fn condition(pod: &Pod, type_: &str, verdict: Verdict, now: &Time) -> PodCon
         status: status.to_owned(),
         reason,
         message,
-        last_transition_time: known.and_then(|known| known.last_transition_time.clone()).or(Some(now.clone())),
+        last_transition_time: known
+            .and_then(|known| known.last_transition_time.clone())
+            .or(Some(now.clone())),
         observed_generation: pod.metadata.generation,
         ..PodCondition::default()
     }
@@ -37,7 +39,8 @@ pub fn condition(pod: &Pod, type_: &str, verdict: Verdict, now: &Time) -> PodCon
 pub fn closed_gates(pod: &Pod) -> Vec<String> {
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     let gates = pod.spec.as_ref().and_then(|spec| spec.readiness_gates.as_deref()).unwrap_or_default();
-    let is_open =
-        |type_: &str| conditions.iter().any(|condition| condition.type_ == type_ && condition.status == "True");
+    let is_open = |type_: &str| {
+        conditions.iter().any(|condition| condition.type_ == type_ && condition.status == "True")
+    };
     gates.iter().map(|gate| gate.condition_type.clone()).filter(|type_| !is_open(type_)).collect()
 }

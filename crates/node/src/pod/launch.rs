@@ -8,6 +8,7 @@ use shoal_objects::Quantity;
 
 use super::container::log_path;
 use super::worker::View;
+use crate::addresses::local;
 use crate::agent::Node;
 use crate::env::{Sources, expand, variables};
 use crate::images::command_line;
@@ -49,11 +50,14 @@ pub fn specification(
     let command = command_line(image, &list(&container.command), &list(&container.args));
 
     let hostname = hostname(pod);
+    let own_ip = sources.pod_ip.parse().map_err(|e| broken(format!("the pod has no address: {e}")))?;
+    let local_ip = local(own_ip);
     let mut env: Vec<(String, String)> = vec![
         ("PATH".to_owned(), node.path.clone()),
         ("HOME".to_owned(), node.home.clone()),
         ("HOSTNAME".to_owned(), hostname.clone()),
-        ("POD_IP".to_owned(), sources.pod_ip.clone()),
+        // Where nobody translates, this one can be bound.
+        ("POD_IP".to_owned(), local_ip.to_string()),
     ];
     let images_own = image.env.iter().map(|(name, value)| (name.clone(), value.clone()));
     let mut add = |name: String, value: String| match env.iter_mut().find(|(key, _)| *key == name) {
@@ -85,8 +89,8 @@ pub fn specification(
     let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
     let memory = limits.and_then(|limits| limits.get("memory")).and_then(|q| Quantity::parse(&q.0).ok());
     let host_network = pod.spec.as_ref().and_then(|spec| spec.host_network) == Some(true);
-    let pod_ip = sources.pod_ip.parse().ok().filter(|_| !host_network);
-    let network = pod_ip.map(|pod_ip| Network { pod_ip, control: node.launcher.control().to_owned() });
+    let network = Network { pod_ip: local_ip, control: node.launcher.control().to_owned() };
+    let network = (!host_network).then_some(network);
     let working_dir = container.working_dir.clone().filter(|dir| !dir.is_empty());
     let spec = Spec {
         command,
@@ -121,14 +125,17 @@ fn own_files(dir: &Path, mounts: &[Mount]) -> Vec<Mount> {
         target: PathBuf::from(target),
         read_only: false,
     });
-    mine.filter(|file| file.source.exists() && !mounts.iter().any(|mount| mount.target == file.target)).collect()
+    mine.filter(|file| file.source.exists() && !mounts.iter().any(|mount| mount.target == file.target))
+        .collect()
 }
 
 /// Writes the pod's `/etc/hosts`, `/etc/hostname` and `/etc/resolv.conf`.
 pub fn write_files(node: &Node, pod: &Pod, view: &View) -> Result<(), String> {
     let spec = pod.spec.clone().unwrap_or_default();
     let name = hostname(pod);
-    let mut hosts = String::from("# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n");
+    let mut hosts = String::from(
+        "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n",
+    );
     let full = spec.subdomain.filter(|domain| !domain.is_empty()).map(|domain| {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         format!("{name}.{domain}.{namespace}.svc.{}\t", node.cluster_domain)

@@ -72,7 +72,8 @@ pub fn initialized(pod: &Pod, records: &Records) -> Result<bool, String> {
     let (init, main) = containers(pod);
     // Once a container has run, what init containers do later does not undo it.
     let begun = main.iter().filter_map(|container| records.get(&container.name));
-    let begun = begun.clone().any(|record| record.is_running() || record.exit().is_some() || record.last.is_some());
+    let begun =
+        begun.clone().any(|record| record.is_running() || record.exit().is_some() || record.last.is_some());
     if begun {
         return Ok(true);
     }

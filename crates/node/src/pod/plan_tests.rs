@@ -55,14 +55,18 @@ fn init_containers_run_one_after_the_other_and_before_the_others() {
 
 #[test]
 fn a_failed_init_container_ends_a_pod_that_never_restarts() {
-    let pod = pod(json!({"restartPolicy": "Never", "initContainers": [{"name": "i"}], "containers": [{"name": "a"}]}));
+    let pod = pod(
+        json!({"restartPolicy": "Never", "initContainers": [{"name": "i"}], "containers": [{"name": "a"}]}),
+    );
     assert_eq!(actions(&pod, &[("i", ended(1))], false), [Action::Finish]);
 }
 
 #[test]
 fn sidecars_start_first_go_on_and_stop_last() {
     let sidecar = json!({"name": "s", "restartPolicy": "Always"});
-    let pod = pod(json!({"restartPolicy": "Never", "initContainers": [sidecar, {"name": "i"}], "containers": [{"name": "a"}]}));
+    let pod = pod(
+        json!({"restartPolicy": "Never", "initContainers": [sidecar, {"name": "i"}], "containers": [{"name": "a"}]}),
+    );
     assert_eq!(actions(&pod, &[], false), [start("s")]);
     let mut starting = running();
     starting.started = false;
@@ -93,7 +97,12 @@ fn a_container_that_ends_again_and_again_waits() {
     let plan = plan(&two("Always"), &records(&[("a", record.clone()), ("b", running())]), false, NOW);
     assert_eq!(plan.actions, [Action::BackOff("a".to_owned())]);
     assert_eq!(plan.wake_at, Some(NOW.plus_seconds(10)));
-    let later = super::plan(&two("Always"), &records(&[("a", record), ("b", running())]), false, NOW.plus_seconds(10));
+    let later = super::plan(
+        &two("Always"),
+        &records(&[("a", record), ("b", running())]),
+        false,
+        NOW.plus_seconds(10),
+    );
     assert_eq!(later.actions, [start("a")]);
 }
 

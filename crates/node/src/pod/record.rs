@@ -159,7 +159,9 @@ impl Record {
 pub fn delay(failures: u32) -> i64 {
     match failures {
         0 => 0,
-        n => FIRST_DELAY.saturating_mul(1_i64.checked_shl(n - 1).unwrap_or(i64::MAX).clamp(1, 1 << 20)).min(LAST_DELAY),
+        n => FIRST_DELAY
+            .saturating_mul(1_i64.checked_shl(n - 1).unwrap_or(i64::MAX).clamp(1, 1 << 20))
+            .min(LAST_DELAY),
     }
 }
 

@@ -88,7 +88,11 @@ pub fn status(pod: &Pod, records: &Records, around: &Circumstances, now: Timesta
     let ready = match containers_ready() {
         Verdict::True(_) if !gates.is_empty() => Verdict::False(
             "ReadinessGatesNotReady",
-            gates.iter().map(|gate| format!("corresponding condition of pod readiness gate {gate:?} does not exist.")).collect::<Vec<_>>().join(", "),
+            gates
+                .iter()
+                .map(|gate| format!("corresponding condition of pod readiness gate {gate:?} does not exist."))
+                .collect::<Vec<_>>()
+                .join(", "),
         ),
         verdict => verdict,
     };
@@ -107,9 +111,10 @@ pub fn status(pod: &Pod, records: &Records, around: &Circumstances, now: Timesta
         None => conditions.push(condition(pod, "PodScheduled", Verdict::True(None), &stamp)),
     }
 
-    let (reason, message) = around.rejected.clone().map_or((old.reason, old.message), |(reason, message)| {
-        (Some(reason), Some(message))
-    });
+    let (reason, message) = around
+        .rejected
+        .clone()
+        .map_or((old.reason, old.message), |(reason, message)| (Some(reason), Some(message)));
     let host_ip = around.host_ip.clone();
     PodStatus {
         phase: Some(phase.to_owned()),
@@ -183,7 +188,8 @@ fn container_status(
         image,
         container_id: ran.then(|| record.id.clone()),
         state: Some(state),
-        last_state: last.map(|exit| ContainerState { terminated: Some(terminated(exit)), ..ContainerState::default() }),
+        last_state: last
+            .map(|exit| ContainerState { terminated: Some(terminated(exit)), ..ContainerState::default() }),
         resources: container.resources.clone(),
         ..ContainerStatus::default()
     }
@@ -219,13 +225,15 @@ fn shown_states<'a>(
             (ContainerState { running: Some(running), ..ContainerState::default() }, record.last.as_ref())
         }
         State::Terminated(exit) => {
-            let delay = record.back_off().filter(|(at, _)| *at > now && restarts(pod, container, is_init, record));
+            let delay =
+                record.back_off().filter(|(at, _)| *at > now && restarts(pod, container, is_init, record));
             match delay {
                 Some((_, seconds)) if pod.metadata.deletion_timestamp.is_none() => {
                     (waiting("CrashLoopBackOff", back_off_message(pod, container, seconds)), Some(exit))
                 }
                 _ => {
-                    let ended = ContainerState { terminated: Some(terminated(exit)), ..ContainerState::default() };
+                    let ended =
+                        ContainerState { terminated: Some(terminated(exit)), ..ContainerState::default() };
                     (ended, record.last.as_ref())
                 }
             }
@@ -272,7 +280,10 @@ mod tests {
 
     fn pod(spec: Value) -> Pod {
         let metadata = json!({"name": "p", "namespace": "n", "uid": "u", "generation": 3});
-        serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": {"qosClass": "BestEffort"}})).unwrap()
+        serde_json::from_value(
+            json!({"metadata": metadata, "spec": spec, "status": {"qosClass": "BestEffort"}}),
+        )
+        .unwrap()
     }
 
     fn running() -> Record {

@@ -67,8 +67,10 @@ pub struct View {
     pub pod: watch::Receiver<Arc<Pod>>,
     /// Its directory.
     pub dir: PathBuf,
-    /// Its address.
+    /// Its address, as others know it.
     pub ip: String,
+    /// Its address, as it is on this machine.
+    pub local_ip: String,
     /// Containers that run, by name.
     pub runs: parking_lot::Mutex<HashMap<String, Arc<Run>>>,
     /// Number of the latest run of each container.
@@ -87,6 +89,7 @@ pub struct Worker {
     events: mpsc::UnboundedReceiver<Event>,
     sender: mpsc::UnboundedSender<Event>,
     places: Option<volumes::Places>,
+    tokens: volumes::Tokens,
     /// When volumes are looked at again.
     refresh_at: Option<Timestamp>,
     /// When a run is ended by force.
@@ -125,6 +128,7 @@ impl Worker {
             events,
             sender,
             places: None,
+            tokens: volumes::Tokens::new(),
             refresh_at: None,
             kill_at: HashMap::new(),
             probes: HashMap::new(),
@@ -278,7 +282,8 @@ impl Worker {
         let record = self.records.entry(name.to_owned()).or_default();
         let attempt = record.next_attempt();
         let id = format!("shoal://{}", self.node.entropy.uid().replace('-', ""));
-        let made = launch::specification(&self.node, &self.pod, &container, &sources, &places, &self.view.dir);
+        let made =
+            launch::specification(&self.node, &self.pod, &container, &sources, &places, &self.view.dir);
         let (spec, dir) = match made {
             Ok(made) => made,
             Err(Refusal { reason, message }) => {
@@ -303,7 +308,8 @@ impl Worker {
             tty: container.tty == Some(true),
         };
         let _ = std::fs::remove_file(log_path(&self.view.dir, name, attempt - KEPT_LOGS));
-        let started = container::start(&self.node.launcher, &self.node.clock, order, self.sender.clone()).await;
+        let started =
+            container::start(&self.node.launcher, &self.node.clock, order, self.sender.clone()).await;
         let now = self.node.clock.now();
         let has_startup = container.startup_probe.is_some();
         let record = self.records.entry(name.to_owned()).or_default();
@@ -313,7 +319,7 @@ impl Worker {
             Ok(run) => {
                 self.view.runs.lock().insert(name.to_owned(), run.clone());
                 self.event(Some(name), Severity::Normal, "Started", format!("Started container {name}"));
-                let tasks = probes::watch(&self.pod, &container, &run, &self.view.ip, &self.sender);
+                let tasks = probes::watch(&self.pod, &container, &run, &self.view.local_ip, &self.sender);
                 self.probes.insert(name.to_owned(), tasks);
                 self.run_post_start(&container, &run);
             }
@@ -336,7 +342,8 @@ impl Worker {
 
     async fn prepare_volumes(&mut self, sources: &Sources) -> bool {
         let dir = self.view.dir.join("volumes");
-        let prepared = volumes::prepare(&self.node.client, &self.pod, sources, &dir).await;
+        let tokens = (&mut self.tokens, self.node.clock.now());
+        let prepared = volumes::prepare(&self.node.client, &self.pod, sources, &dir, tokens).await;
         let prepared = match prepared {
             Ok(prepared) => prepared,
             Err(message) => {
@@ -350,9 +357,8 @@ impl Worker {
         }
         self.places = Some(prepared.places);
         self.around.prepared = true;
-        let next = prepared.renew_in.map(|seconds| seconds.min(REFRESH)).or(Some(REFRESH));
         let now = self.node.clock.now();
-        self.refresh_at = next.filter(|_| prepared.follows_objects).map(|seconds| now.plus_seconds(seconds));
+        self.refresh_at = prepared.follows_objects.then(|| now.plus_seconds(REFRESH));
         true
     }
 
@@ -366,7 +372,9 @@ impl Worker {
         if let Ok(sources) = self.sources().await {
             let dir = self.view.dir.join("volumes");
             // What was there stays there when this fails.
-            if let Err(error) = volumes::prepare(&self.node.client, &self.pod, &sources, &dir).await {
+            let prepared =
+                volumes::prepare(&self.node.client, &self.pod, &sources, &dir, (&mut self.tokens, now));
+            if let Err(error) = prepared.await {
                 tracing::debug!(pod = self.pod.metadata.name, error, "volumes cannot be brought up to date");
             }
         }
@@ -409,7 +417,7 @@ impl Worker {
     fn run_post_start(&self, container: &Container, run: &Arc<Run>) {
         let hook = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.post_start.clone());
         let Some(hook) = hook else { return };
-        let (run, sender, ip) = (run.clone(), self.sender.clone(), self.view.ip.clone());
+        let (run, sender, ip) = (run.clone(), self.sender.clone(), self.view.local_ip.clone());
         let (container, id) = (container.clone(), run.id.clone());
         tokio::spawn(async move {
             if let Err(why) = probes::run_hook(&hook, &container, &run, &ip).await {
@@ -435,7 +443,7 @@ impl Worker {
             run.terminate();
             return;
         };
-        let (sender, ip) = (self.sender.clone(), self.view.ip.clone());
+        let (sender, ip) = (self.sender.clone(), self.view.local_ip.clone());
         tokio::spawn(async move {
             let _ = probes::run_hook(&hook, &container, &run, &ip).await;
             let _ = sender.send(Event::Hooked { container: container.name, id: run.id.clone() });
@@ -524,7 +532,12 @@ impl Worker {
                 self.stop(name, Some(message), self.node.clock.now());
             }
             Health::HookFailed(why) if !record.stopping => {
-                self.event(Some(name), Severity::Warning, "FailedPostStartHook", format!("PostStartHook failed: {why}"));
+                self.event(
+                    Some(name),
+                    Severity::Warning,
+                    "FailedPostStartHook",
+                    format!("PostStartHook failed: {why}"),
+                );
                 let message = format!("FailedPostStartHook: container {name} is restarted");
                 self.stop(name, Some(message), self.node.clock.now());
             }

@@ -76,14 +76,20 @@ pub fn port_number(port: &IntOrString, container: &Container) -> Result<u16, Str
         IntOrString::Int(number) => Some(*number),
         IntOrString::String(name) => {
             let ports = container.ports.as_deref().unwrap_or_default();
-            let named = ports.iter().find(|port| port.name.as_deref() == Some(name)).map(|port| port.container_port);
+            let named =
+                ports.iter().find(|port| port.name.as_deref() == Some(name)).map(|port| port.container_port);
             named.or_else(|| name.parse().ok())
         }
     };
     number.and_then(|number| u16::try_from(number).ok()).ok_or_else(|| format!("there is no port {port:?}"))
 }
 
-pub async fn tcp(host: &str, port: &IntOrString, container: &Container, timeout: Duration) -> Result<(), String> {
+pub async fn tcp(
+    host: &str,
+    port: &IntOrString,
+    container: &Container,
+    timeout: Duration,
+) -> Result<(), String> {
     let port = port_number(port, container)?;
     match tokio::time::timeout(timeout, TcpStream::connect((host, port))).await {
         Ok(Ok(_)) => Ok(()),
@@ -108,7 +114,8 @@ pub async fn http_get(
         return Err(format!("Get {url:?}: this node probes HTTP only; use a TCP or exec probe"));
     }
     let exchange = async {
-        let stream = TcpStream::connect((host, port)).await.map_err(|e| format!("dial tcp {host}:{port}: {e}"))?;
+        let stream =
+            TcpStream::connect((host, port)).await.map_err(|e| format!("dial tcp {host}:{port}: {e}"))?;
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| e.to_string())?;
         let driver = tokio::spawn(connection);
@@ -130,6 +137,8 @@ pub async fn http_get(
         Ok(Ok(status)) if (200..400).contains(&status) => Ok(()),
         Ok(Ok(status)) => Err(format!("HTTP probe failed with statuscode: {status}")),
         Ok(Err(why)) => Err(format!("Get {url:?}: {why}")),
-        Err(_) => Err(format!("Get {url:?}: context deadline exceeded (Client.Timeout exceeded while awaiting headers)")),
+        Err(_) => Err(format!(
+            "Get {url:?}: context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
+        )),
     }
 }

@@ -29,7 +29,9 @@ pub async fn check(ip: &str, port: u16, service: &str) -> Result<(), String> {
         (Some(b"0") | None, found) => {
             Err(format!("service unhealthy (responded with status {})", found.unwrap_or(0)))
         }
-        (Some(code), _) => Err(format!("the health check failed with code {}", String::from_utf8_lossy(code))),
+        (Some(code), _) => {
+            Err(format!("the health check failed with code {}", String::from_utf8_lossy(code)))
+        }
     }
 }
 

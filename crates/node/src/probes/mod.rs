@@ -139,7 +139,12 @@ impl Prober {
 }
 
 /// Runs a hook.
-pub async fn run_hook(hook: &LifecycleHandler, container: &Container, run: &Run, ip: &str) -> Result<(), String> {
+pub async fn run_hook(
+    hook: &LifecycleHandler,
+    container: &Container,
+    run: &Run,
+    ip: &str,
+) -> Result<(), String> {
     // The pod's grace period bounds hooks before the end; those after the start are bounded as images of it.
     let timeout = Duration::from_secs(600);
     if let Some(exec) = &hook.exec {
@@ -154,7 +159,8 @@ pub async fn run_hook(hook: &LifecycleHandler, container: &Container, run: &Run,
         tokio::time::sleep(Duration::from_secs(u64::try_from(sleep.seconds).unwrap_or(0))).await;
     }
     if let Some(socket) = &hook.tcp_socket {
-        return tcp(socket.host.as_deref().unwrap_or(ip), &socket.port, container, Duration::from_secs(30)).await;
+        return tcp(socket.host.as_deref().unwrap_or(ip), &socket.port, container, Duration::from_secs(30))
+            .await;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use super::{START_FAILED, complain, run};
+use super::{ONE_THREAD, START_FAILED, complain, run};
 
 /// Arguments: `tty` or nothing, `USER GROUP` or nothing, the command.
 pub fn enter(arguments: &[OsString]) -> u8 {
@@ -27,7 +27,7 @@ pub fn enter(arguments: &[OsString]) -> u8 {
         complain(&format!("cannot become user {user}: {error}"));
         return START_FAILED;
     }
-    let error = Command::new(program).args(rest).exec();
+    let error = Command::new(program).args(rest).env_remove(ONE_THREAD.0).exec();
     complain(&format!("exec: {program:?}: {error}"));
     match error.kind() {
         std::io::ErrorKind::NotFound => 127,

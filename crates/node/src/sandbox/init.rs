@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Child, Command};
 
-use super::{Report, SELF_PATH, START_FAILED, Spec, mounts, send_report, settle, take};
+use super::{ONE_THREAD, Report, SELF_PATH, START_FAILED, Spec, mounts, send_report, settle, take};
 use crate::images::SELF;
 
 /// Makes the container's view of the file system, starts the command, tells the agent, and waits.
@@ -74,7 +74,8 @@ pub fn command(
     tty: bool,
     (user, group): (Option<u32>, Option<u32>),
 ) -> Result<Child, String> {
-    let (first, rest) = line.split_first().ok_or("there is no command: neither the container nor its image has one")?;
+    let (first, rest) =
+        line.split_first().ok_or("there is no command: neither the container nor its image has one")?;
     let own = |program: &str| match program == SELF {
         true => enter.program.to_string_lossy().into_owned(),
         false => program.to_owned(),
@@ -84,13 +85,20 @@ pub fn command(
         let mut command = Command::new(enter.program);
         command.args(enter.prefix).arg("enter");
         command.arg(if tty { "tty" } else { "" });
-        command.arg(if other_user { format!("{} {}", user.unwrap_or(0), group.unwrap_or(0)) } else { String::new() });
+        command.arg(if other_user {
+            format!("{} {}", user.unwrap_or(0), group.unwrap_or(0))
+        } else {
+            String::new()
+        });
         command.arg(own(first));
         command
     } else {
         Command::new(own(first))
     };
     command.args(rest).env_clear().envs(env.iter().map(|(name, value)| (name, value)));
+    if tty || other_user {
+        command.env(ONE_THREAD.0, ONE_THREAD.1);
+    }
     if !working_dir.is_empty() {
         command.current_dir(working_dir);
     }

@@ -34,6 +34,9 @@ pub const SELF_PATH: &str = "/.shoal/shoal";
 /// Exit code of a container whose command could not be started, as of other runtimes.
 pub const START_FAILED: u8 = 128;
 
+/// Namespaces of users are for processes of one thread; the binary's allocator must not start another.
+pub const ONE_THREAD: (&str, &str) = ("_RJEM_MALLOC_CONF", "background_thread:false");
+
 /// Everything that the stages need to know, handed over in a file that the last reader removes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Spec {

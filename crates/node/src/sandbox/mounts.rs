@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind_recursive, mount_change, mount_remount,
-    unmount,
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind_recursive, mount_change,
+    mount_remount, unmount,
 };
 
 use super::{Mount, SELF_PATH, Spec};
@@ -123,7 +123,8 @@ impl View {
     fn mount(&mut self, wanted: &Mount) -> Result<(), String> {
         let told = |what: String| format!("cannot mount {}: {what}", wanted.target.display());
         let source = Path::new(OLD).join(wanted.source.strip_prefix("/").unwrap_or(&wanted.source));
-        let is_dir = fs::metadata(&source).map_err(|e| told(format!("{}: {e}", wanted.source.display())))?.is_dir();
+        let is_dir =
+            fs::metadata(&source).map_err(|e| told(format!("{}: {e}", wanted.source.display())))?.is_dir();
         let target = self.place(&wanted.target, is_dir).map_err(told)?;
         bind(&source, &target, wanted.read_only).map_err(|e| told(e.to_string()))?;
         self.bound.push((source, target.clone(), wanted.read_only));
@@ -191,7 +192,8 @@ impl View {
         copy_entries(&old, dir, &[])?;
         self.own.push(dir.to_owned());
         // What was mounted below before is hidden now.
-        for (source, target, read_only) in self.bound.iter().filter(|(_, target, _)| target.starts_with(dir)) {
+        for (source, target, read_only) in self.bound.iter().filter(|(_, target, _)| target.starts_with(dir))
+        {
             bind(source, target, *read_only).map_err(|e| e.to_string())?;
         }
         Ok(())

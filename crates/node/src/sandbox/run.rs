@@ -33,7 +33,8 @@ fn start(spec: &Spec, path: &str) -> Result<u8, String> {
     let isolated = isolate(getuid().as_raw(), getgid().as_raw(), 0, 0);
     // Between the two: new users need a single thread, and after new pids no thread can be made.
     let supervisor = spec.network.clone().and_then(|network| Supervisor::new(network).ok());
-    let isolated = isolated.and_then(|()| unshare(UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWUTS));
+    let isolated =
+        isolated.and_then(|()| unshare(UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWUTS));
     // After the change of credentials, which may reset it.
     settle::die_with_parent(Some(spec.agent))?;
     let mode = match isolated {
@@ -44,7 +45,8 @@ fn start(spec: &Spec, path: &str) -> Result<u8, String> {
             ));
         }
         Err(_) => {
-            rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1)).map_err(|e| e.to_string())?;
+            rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1))
+                .map_err(|e| e.to_string())?;
             "init"
         }
     };

@@ -23,14 +23,22 @@ pub fn tend(child: &Child) -> u8 {
     runtime.block_on(async {
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let listen = |kind| signal(kind);
-        let (Ok(mut dead), Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup), Ok(mut user1), Ok(mut user2)) = (
+        let (
+            Ok(mut dead),
+            Ok(mut terminate),
+            Ok(mut interrupt),
+            Ok(mut hangup),
+            Ok(mut user1),
+            Ok(mut user2),
+        ) = (
             listen(SignalKind::child()),
             listen(SignalKind::terminate()),
             listen(SignalKind::interrupt()),
             listen(SignalKind::hangup()),
             listen(SignalKind::user_defined1()),
             listen(SignalKind::user_defined2()),
-        ) else {
+        )
+        else {
             return super::START_FAILED;
         };
         loop {

@@ -9,10 +9,12 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{
-    Container, HostPathVolumeSource, PersistentVolume, PersistentVolumeClaim, Pod, ServiceAccount, Volume,
+    Container, HostPathVolumeSource, PersistentVolume, PersistentVolumeClaim, Pod, ProjectedVolumeSource,
+    ServiceAccount, Volume,
 };
 use kube::api::PostParams;
 use kube::{Api, Client};
+use shoal_objects::Timestamp;
 
 pub use fetch::{fetch, named_objects};
 pub use publish::publish;
@@ -28,23 +30,38 @@ const DEFAULT_TOKEN_SECONDS: i64 = 3607;
 /// Where the volumes are, by name.
 pub type Places = BTreeMap<String, PathBuf>;
 
-/// What a pod's volumes are made of, and when it is to be looked at again.
+/// Tokens of a pod by volume and path, each with the time from which on it is renewed.
+pub type Tokens = BTreeMap<String, (String, Timestamp)>;
+
+/// What a pod's volumes are made of.
 pub struct Prepared {
     /// Where they are.
     pub places: Places,
-    /// Seconds after which a token must be renewed.
-    pub renew_in: Option<i64>,
     /// Whether some of them change when objects change.
     pub follows_objects: bool,
 }
 
 /// Makes the volumes, or brings them up to date.
-pub async fn prepare(client: &Client, pod: &Pod, sources: &Sources, dir: &Path) -> Result<Prepared, String> {
-    let mut prepared = Prepared { places: Places::new(), renew_in: None, follows_objects: false };
+pub async fn prepare(
+    client: &Client,
+    pod: &Pod,
+    sources: &Sources,
+    dir: &Path,
+    (tokens, now): (&mut Tokens, Timestamp),
+) -> Result<Prepared, String> {
+    let mut prepared = Prepared { places: Places::new(), follows_objects: false };
     let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
     for volume in volumes {
         let failed = |why: String| format!("MountVolume.SetUp failed for volume {:?} : {why}", volume.name);
-        let place = place(client, pod, volume, sources, dir, &mut prepared).await.map_err(failed)?;
+        let texts = match &volume.projected {
+            Some(source) => {
+                requested(client, pod, &volume.name, source, tokens, now).await.map_err(failed)?
+            }
+            None => BTreeMap::new(),
+        };
+        let place = place(client, pod, volume, sources, dir, &texts).await.map_err(failed)?;
+        let of_objects = volume.config_map.is_some() || volume.secret.is_some();
+        prepared.follows_objects |= of_objects || volume.downward_api.is_some() || volume.projected.is_some();
         prepared.places.insert(volume.name.clone(), place);
     }
     Ok(prepared)
@@ -56,7 +73,7 @@ async fn place(
     volume: &Volume,
     sources: &Sources,
     dir: &Path,
-    prepared: &mut Prepared,
+    tokens: &BTreeMap<String, String>,
 ) -> Result<PathBuf, String> {
     let own = |kind: &str| {
         private_dir(&dir.join(format!("kubernetes.io~{kind}")).join(&volume.name)).map_err(|e| e.to_string())
@@ -85,22 +102,37 @@ async fn place(
         let items = source.items.as_deref().unwrap_or_default();
         ("downward-api", payload::downward_api(items, source.default_mode, pod, sources)?)
     } else if let Some(source) = &volume.projected {
-        let mut tokens = BTreeMap::new();
-        for token in source.sources.iter().flatten().filter_map(|source| source.service_account_token.as_ref()) {
-            let seconds = token.expiration_seconds.unwrap_or(DEFAULT_TOKEN_SECONDS);
-            let text = request_token(client, pod, token.audience.as_deref(), seconds).await?;
-            let renew = (seconds * RENEW_AFTER_PERCENT / 100).max(1);
-            prepared.renew_in = Some(prepared.renew_in.map_or(renew, |known| known.min(renew)));
-            tokens.insert(token.path.clone(), text);
-        }
-        ("projected", payload::projected(source, &tokens, pod, sources)?)
+        ("projected", payload::projected(source, tokens, pod, sources)?)
     } else {
         return Err("this node has no volumes of this kind; it has emptyDir, hostPath, configMap, secret, downwardAPI, projected and claims on hostPath or local volumes".to_owned());
     };
-    prepared.follows_objects = true;
     let place = own(kind)?;
     publish(&place, &payload).map_err(|e| e.to_string())?;
     Ok(place)
+}
+
+/// The tokens of a volume by path: those that are held, or new ones.
+async fn requested(
+    client: &Client,
+    pod: &Pod,
+    volume: &str,
+    source: &ProjectedVolumeSource,
+    tokens: &mut Tokens,
+    now: Timestamp,
+) -> Result<BTreeMap<String, String>, String> {
+    let mut texts = BTreeMap::new();
+    for token in source.sources.iter().flatten().filter_map(|source| source.service_account_token.as_ref()) {
+        let key = format!("{volume}/{}", token.path);
+        if tokens.get(&key).is_none_or(|(_, renew_at)| *renew_at <= now) {
+            let seconds = token.expiration_seconds.unwrap_or(DEFAULT_TOKEN_SECONDS);
+            let text = request_token(client, pod, token.audience.as_deref(), seconds).await?;
+            tokens.insert(key.clone(), (text, now.plus_seconds(seconds * RENEW_AFTER_PERCENT / 100)));
+        }
+        if let Some((text, _)) = tokens.get(&key) {
+            texts.insert(token.path.clone(), text.clone());
+        }
+    }
+    Ok(texts)
 }
 
 /// A directory of a pod may be used by whatever user its containers have.
@@ -120,7 +152,10 @@ fn host_path(source: &HostPathVolumeSource) -> Result<PathBuf, String> {
         "Directory" if !path.is_dir() => return Err(wrong("directory")),
         "File" if !path.is_file() => return Err(wrong("file")),
         "" if !path.exists() => {
-            return Err(format!("{} does not exist; let it be created with type: DirectoryOrCreate", source.path));
+            return Err(format!(
+                "{} does not exist; let it be created with type: DirectoryOrCreate",
+                source.path
+            ));
         }
         _ => {}
     }
@@ -156,7 +191,8 @@ async fn request_token(
     seconds: i64,
 ) -> Result<String, String> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-    let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref()).unwrap_or("default");
+    let account =
+        pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref()).unwrap_or("default");
     let request = TokenRequest {
         spec: Some(TokenRequestSpec {
             audiences: audience.filter(|a| !a.is_empty()).map(|audience| vec![audience.to_owned()]),
@@ -171,7 +207,7 @@ async fn request_token(
         ..TokenRequest::default()
     };
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
-    
+
     let made: TokenRequest = accounts
         .create_subresource("token", account, &PostParams::default(), &request)
         .await
@@ -211,7 +247,8 @@ pub fn mounts(
                 std::fs::create_dir_all(&source).map_err(|e| format!("subPath {inside:?}: {e}"))?;
             }
             // A link in the volume must not lead to other files of the host.
-            let real = |path: &Path| std::fs::canonicalize(path).map_err(|e| format!("subPath {inside:?}: {e}"));
+            let real =
+                |path: &Path| std::fs::canonicalize(path).map_err(|e| format!("subPath {inside:?}: {e}"));
             source = real(&source)?;
             if !source.starts_with(real(place)?) {
                 return Err(format!("subPath {inside:?} leads out of the volume"));

@@ -79,7 +79,8 @@ fn of_secret(
 
 pub fn config_map(source: &ConfigMapVolumeSource, sources: &Sources) -> Result<Payload, String> {
     let optional = source.optional == Some(true);
-    let payload = of_config_map(&source.name, source.items.as_deref(), source.default_mode, optional, sources)?;
+    let payload =
+        of_config_map(&source.name, source.items.as_deref(), source.default_mode, optional, sources)?;
     checked(payload)
 }
 
@@ -123,7 +124,13 @@ pub fn projected(
         }
         if let Some(secret) = &part.secret {
             let optional = secret.optional == Some(true);
-            payload.extend(of_secret(&secret.name, secret.items.as_deref(), default_mode, optional, sources)?);
+            payload.extend(of_secret(
+                &secret.name,
+                secret.items.as_deref(),
+                default_mode,
+                optional,
+                sources,
+            )?);
         }
         if let Some(downward) = &part.downward_api {
             let items = downward.items.as_deref().unwrap_or_default();
@@ -142,7 +149,8 @@ pub fn projected(
 fn checked(payload: Payload) -> Result<Payload, String> {
     let stays = |path: &str| {
         let path = Path::new(path);
-        path.components().all(|part| matches!(part, Component::Normal(_))) && path.components().next().is_some()
+        path.components().all(|part| matches!(part, Component::Normal(_)))
+            && path.components().next().is_some()
     };
     match payload.keys().find(|path| !stays(path) || path.starts_with("..")) {
         Some(path) => Err(format!("invalid path {path:?}")),
@@ -159,7 +167,8 @@ mod tests {
 
     fn sources() -> Sources {
         let map: ConfigMap =
-            serde_json::from_value(json!({"data": {"a": "1", "b": "2"}, "binaryData": {"c": "AAE="}})).unwrap();
+            serde_json::from_value(json!({"data": {"a": "1", "b": "2"}, "binaryData": {"c": "AAE="}}))
+                .unwrap();
         let mut sources = Sources::default();
         sources.config_maps.insert("m".to_owned(), map);
         sources

@@ -4,15 +4,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Event, Pod};
-use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::Client;
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use serde_json::{Value, json};
 use shoal_node::addresses::Addresses;
 use shoal_node::agent::{self, Config};
 use shoal_node::images::ImageTable;
 use shoal_objects::{Clock, Entropy};
-use shoal_runtime::manager::Stopper;
 use shoal_runtime::Stop;
+use shoal_runtime::manager::Stopper;
 use shoal_testkit::Cluster;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -27,7 +27,9 @@ impl World {
     pub async fn start() -> World {
         let client = Cluster::start().await.client();
         let mut world = World { client, dir: tempfile::tempdir().unwrap(), agent: None };
-        world.create("v1", "ServiceAccount", "serviceaccounts", json!({"metadata": {"name": "default"}})).await;
+        world
+            .create("v1", "ServiceAccount", "serviceaccounts", json!({"metadata": {"name": "default"}}))
+            .await;
         let authority = json!({"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": "none"}});
         world.create("v1", "ConfigMap", "configmaps", authority).await;
         world.start_agent();
@@ -72,7 +74,8 @@ impl World {
             _ => format!("/apis/{version}/namespaces/default/{plural}"),
         };
         let body = serde_json::to_vec(&object).unwrap();
-        let request = http::Request::post(path).header("content-type", "application/json").body(body).unwrap();
+        let request =
+            http::Request::post(path).header("content-type", "application/json").body(body).unwrap();
         let _: Value = self.client.request(request).await.unwrap();
     }
 

@@ -36,7 +36,7 @@ async fn a_pod_runs_is_ready_and_is_gone_after_its_deletion() {
     let status = &pod["status"]["containerStatuses"][0];
     assert!(status["containerID"].as_str().unwrap().starts_with("shoal://"));
     assert_eq!((&status["ready"], &status["restartCount"]), (&json!(true), &json!(0)));
-    assert!(pod["status"]["podIP"].as_str().unwrap().starts_with("127."));
+    assert!(pod["status"]["podIP"].as_str().unwrap().starts_with("10."));
     for type_ in ["PodReadyToStartContainers", "Initialized", "ContainersReady", "PodScheduled"] {
         assert_eq!(condition(&pod, type_), "True", "{type_}");
     }
@@ -89,20 +89,29 @@ async fn init_containers_and_sidecars_run_in_order() {
     world.run("ordered", spec).await;
     let pod = world.until_phase("ordered", "Succeeded").await;
     assert_eq!(world.log(&pod, "main", 0), "first\nside\nsecond\n");
-    world.until("ordered", "without sidecar", |pod| !pod["status"]["initContainerStatuses"][1]["state"]["terminated"].is_null()).await;
+    world
+        .until("ordered", "without sidecar", |pod| {
+            !pod["status"]["initContainerStatuses"][1]["state"]["terminated"].is_null()
+        })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_container_that_dies_at_once_backs_off() {
     let world = World::start().await;
     world.shell("crash", "echo once; exit 1", "Always").await;
-    let is_waiting = |pod: &Value| pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "CrashLoopBackOff";
+    let is_waiting = |pod: &Value| {
+        pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+    };
     let pod = world.until("crash", "backing off", is_waiting).await;
     let status = &pod["status"]["containerStatuses"][0];
     assert_eq!(status["restartCount"], 1);
     assert_eq!(status["lastState"]["terminated"]["exitCode"], 1);
     assert_eq!(pod["status"]["phase"], "Running");
-    assert_eq!((world.log(&pod, "main", 0), world.log(&pod, "main", 1)), ("once\n".to_owned(), "once\n".to_owned()));
+    assert_eq!(
+        (world.log(&pod, "main", 0), world.log(&pod, "main", 1)),
+        ("once\n".to_owned(), "once\n".to_owned())
+    );
     eventually("a BackOff event", || async {
         world.event_reasons("crash").await.contains(&"BackOff".to_owned()).then_some(())
     })
@@ -115,7 +124,9 @@ async fn a_container_that_dies_at_once_backs_off() {
 async fn an_unknown_image_names_the_table() {
     let world = World::start().await;
     world.run("unknown", json!({"containers": [{"name": "c", "image": "example.com/unknown:1"}]})).await;
-    let backs_off = |pod: &Value| pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "ImagePullBackOff";
+    let backs_off = |pod: &Value| {
+        pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "ImagePullBackOff"
+    };
     let pod = world.until("unknown", "waiting for its image", backs_off).await;
     let message = pod["status"]["containerStatuses"][0]["state"]["waiting"]["message"].as_str().unwrap();
     assert!(message.contains("image table"), "{message}");
@@ -136,22 +147,24 @@ async fn a_missing_command_is_a_start_error() {
 /// Whether some process of this machine has this text in its command line.
 fn is_running(text: &str) -> bool {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok()).any(|line| {
-        String::from_utf8_lossy(&line).contains(text)
-    })
+    processes
+        .filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
+        .any(|line| String::from_utf8_lossy(&line).contains(text))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_outlives_a_container_whatever_it_forks() {
     let world = World::start().await;
-    let script = "setsid sleep 98761 & (trap '' TERM; setsid sleep 98762 &) ; trap '' TERM; while :; do sleep 1; done";
+    let script =
+        "setsid sleep 98761 & (trap '' TERM; setsid sleep 98762 &) ; trap '' TERM; while :; do sleep 1; done";
     let container = json!({"name": "main", "image": "busybox", "command": ["sh", "-c", script]});
     world.run("forker", json!({"terminationGracePeriodSeconds": 1, "containers": [container]})).await;
     world.until_ready("forker").await;
     eventually("children", || async { (is_running("98761") && is_running("98762")).then_some(()) }).await;
     world.delete("forker").await;
     world.until_gone("forker").await;
-    eventually("nobody left", || async { (!is_running("98761") && !is_running("98762")).then_some(()) }).await;
+    eventually("nobody left", || async { (!is_running("98761") && !is_running("98762")).then_some(()) })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -161,9 +174,12 @@ async fn nothing_outlives_the_agent_and_the_next_one_starts_pods_again() {
     world.until_ready("stays").await;
     eventually("children", || async { (is_running("98763") && is_running("98764")).then_some(()) }).await;
     world.stop_agent().await;
-    eventually("nobody left", || async { (!is_running("98763") && !is_running("98764")).then_some(()) }).await;
+    eventually("nobody left", || async { (!is_running("98763") && !is_running("98764")).then_some(()) })
+        .await;
     assert!(Path::new(world.dir.path()).exists());
     world.start_agent();
-    world.until("stays", "started again", |pod| pod["status"]["containerStatuses"][0]["restartCount"] == 1).await;
+    world
+        .until("stays", "started again", |pod| pod["status"]["containerStatuses"][0]["restartCount"] == 1)
+        .await;
     world.until_ready("stays").await;
 }

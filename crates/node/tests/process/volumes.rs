@@ -11,11 +11,25 @@ use crate::cluster::World;
 #[tokio::test(flavor = "multi_thread")]
 async fn volumes_are_seen_at_their_paths_and_nowhere_else() {
     let world = World::start().await;
-    world.create("v1", "ConfigMap", "configmaps", json!({"metadata": {"name": "app"}, "data": {"key": "value"}})).await;
-    world.create("v1", "Secret", "secrets", json!({"metadata": {"name": "s"}, "stringData": {"password": "p4ss"}})).await;
+    world
+        .create(
+            "v1",
+            "ConfigMap",
+            "configmaps",
+            json!({"metadata": {"name": "app"}, "data": {"key": "value"}}),
+        )
+        .await;
+    world
+        .create(
+            "v1",
+            "Secret",
+            "secrets",
+            json!({"metadata": {"name": "s"}, "stringData": {"password": "p4ss"}}),
+        )
+        .await;
     let script = "set -e; cat /etc/shoal-test/key; echo; cat /shoal-secret/password; echo; cat /etc/pod/labels; echo; \
         echo kept > /var/lib/shoal-data/file; cat /var/lib/shoal-data/file; test -s /var/run/secrets/kubernetes.io/serviceaccount/token; \
-        echo no > /etc/shoal-test/x 2>/dev/null || echo read-only; cat /etc/hostname; hostname; echo $GREETING; grep -c vols /etc/hosts; id -u";
+        (echo no > /etc/shoal-test/x) 2>/dev/null || echo read-only; cat /etc/hostname; hostname; echo $GREETING; grep -c vols /etc/hosts; id -u";
     let mount = |name: &str, path: &str, ro: bool| json!({"name": name, "mountPath": path, "readOnly": ro});
     let spec = json!({
         "restartPolicy": "Never",
@@ -37,7 +51,11 @@ async fn volumes_are_seen_at_their_paths_and_nowhere_else() {
         ],
     });
     world.run("vols", spec).await;
-    let pod = world.until("vols", "over", |pod| pod["status"]["phase"] == "Succeeded" || pod["status"]["phase"] == "Failed").await;
+    let pod = world
+        .until("vols", "over", |pod| {
+            pod["status"]["phase"] == "Succeeded" || pod["status"]["phase"] == "Failed"
+        })
+        .await;
     let log = world.log(&pod, "main", 0);
     assert_eq!(log, "value\np4ss\nvols\nkept\nread-only\nvols\nvols\nhello $(KEY)\n1\n1234\n");
     for path in ["/etc/shoal-test", "/shoal-secret", "/etc/pod", "/var/lib/shoal-data"] {
@@ -48,7 +66,9 @@ async fn volumes_are_seen_at_their_paths_and_nowhere_else() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_changed_config_map_is_seen_in_the_volume() {
     let world = World::start().await;
-    world.create("v1", "ConfigMap", "configmaps", json!({"metadata": {"name": "app"}, "data": {"key": "old"}})).await;
+    world
+        .create("v1", "ConfigMap", "configmaps", json!({"metadata": {"name": "app"}, "data": {"key": "old"}}))
+        .await;
     let container = json!({
         "name": "main", "image": "busybox",
         "command": ["sh", "-c", "until grep -q new /etc/shoal-live/key; do sleep 0.2; done; echo seen"],

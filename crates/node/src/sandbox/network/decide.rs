@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use crate::addresses::local;
+
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
@@ -15,7 +17,8 @@ pub enum Decision {
 
 /// A bind to every address of the machine is one to the pod's.
 pub fn bind(address: SocketAddr, pod_ip: IpAddr) -> Decision {
-    match plain(address.ip()).is_unspecified() {
+    let ip = plain(address.ip());
+    match ip.is_unspecified() || (ip != pod_ip && local(ip) == pod_ip) {
         true => Decision::Use(SocketAddr::new(pod_ip, address.port())),
         false => Decision::Continue,
     }
@@ -31,12 +34,16 @@ pub fn connect(
     let ip = plain(address.ip());
     if is_cluster_ip(ip) {
         return match resolve(SocketAddr::new(ip, address.port())) {
-            Some(endpoint) => Decision::Use(endpoint),
+            Some(endpoint) => Decision::Use(SocketAddr::new(local(endpoint.ip()), endpoint.port())),
             None => Decision::Refuse(libc::ECONNREFUSED),
         };
     }
+    if local(ip) != ip {
+        return Decision::Use(SocketAddr::new(local(ip), address.port()));
+    }
     let own = SocketAddr::new(pod_ip, address.port());
-    let is_local = ip == IpAddr::V4(Ipv4Addr::LOCALHOST) || ip.is_unspecified() || (ip.is_ipv6() && ip.is_loopback());
+    let is_local =
+        ip == IpAddr::V4(Ipv4Addr::LOCALHOST) || ip.is_unspecified() || (ip.is_ipv6() && ip.is_loopback());
     match is_local && own != address && is_listening(own) {
         true => Decision::Use(own),
         false => Decision::Continue,
@@ -61,37 +68,43 @@ mod tests {
     }
 
     fn pod() -> IpAddr {
-        "127.64.0.1".parse().unwrap()
+        "127.128.0.1".parse().unwrap()
     }
 
     #[test]
     fn only_wildcard_binds_are_confined() {
-        for wildcard in ["0.0.0.0:80", "[::]:80", "[::ffff:0.0.0.0]:80"] {
-            assert_eq!(bind(address(wildcard), pod()), Decision::Use(address("127.64.0.1:80")), "{wildcard}");
+        for wildcard in ["0.0.0.0:80", "[::]:80", "[::ffff:0.0.0.0]:80", "10.128.0.1:80"] {
+            assert_eq!(
+                bind(address(wildcard), pod()),
+                Decision::Use(address("127.128.0.1:80")),
+                "{wildcard}"
+            );
         }
-        for own in ["127.0.0.1:80", "[::1]:80", "127.64.0.1:80"] {
+        for own in ["127.0.0.1:80", "[::1]:80", "127.128.0.1:80"] {
             assert_eq!(bind(address(own), pod()), Decision::Continue, "{own}");
         }
     }
 
     #[test]
     fn cluster_ips_lead_to_endpoints() {
-        let resolve = |asked: SocketAddr| (asked == address("10.96.0.9:80")).then(|| address("127.64.0.2:8080"));
+        let resolve =
+            |asked: SocketAddr| (asked == address("10.96.0.9:80")).then(|| address("10.128.0.2:8080"));
         let connect = |to: &str| connect(address(to), pod(), &resolve, &|_| false);
-        assert_eq!(connect("10.96.0.9:80"), Decision::Use(address("127.64.0.2:8080")));
-        assert_eq!(connect("[::ffff:10.96.0.9]:80"), Decision::Use(address("127.64.0.2:8080")));
+        assert_eq!(connect("10.96.0.9:80"), Decision::Use(address("127.128.0.2:8080")));
+        assert_eq!(connect("[::ffff:10.96.0.9]:80"), Decision::Use(address("127.128.0.2:8080")));
         assert_eq!(connect("10.111.0.9:81"), Decision::Refuse(libc::ECONNREFUSED));
         assert_eq!(connect("10.112.0.9:81"), Decision::Continue);
+        assert_eq!(connect("10.128.0.9:81"), Decision::Use(address("127.128.0.9:81")));
         assert_eq!(connect("127.0.0.1:80"), Decision::Continue);
     }
 
     #[test]
     fn this_machine_is_the_pod_where_something_listens() {
-        let listening = |asked: SocketAddr| asked == address("127.64.0.1:80");
+        let listening = |asked: SocketAddr| asked == address("127.128.0.1:80");
         let connect = |to: &str| connect(address(to), pod(), &|_| None, &listening);
-        assert_eq!(connect("127.0.0.1:80"), Decision::Use(address("127.64.0.1:80")));
-        assert_eq!(connect("[::1]:80"), Decision::Use(address("127.64.0.1:80")));
+        assert_eq!(connect("127.0.0.1:80"), Decision::Use(address("127.128.0.1:80")));
+        assert_eq!(connect("[::1]:80"), Decision::Use(address("127.128.0.1:80")));
         assert_eq!(connect("127.0.0.1:81"), Decision::Continue);
-        assert_eq!(connect("127.64.0.1:80"), Decision::Continue);
+        assert_eq!(connect("127.128.0.1:80"), Decision::Continue);
     }
 }

@@ -68,10 +68,13 @@ fn supervise(listener: &Listener, network: &Network) {
         let other = listener.clone();
         let act = move || {
             let result = socket_of(&request).and_then(|socket| act(&socket, request.syscall, target));
-            other.answer(id, match result {
-                Ok(()) => Answer::Done,
-                Err(error) => Answer::Error(error.raw_os_error().unwrap_or(libc::EACCES)),
-            });
+            other.answer(
+                id,
+                match result {
+                    Ok(()) => Answer::Done,
+                    Err(error) => Answer::Error(error.raw_os_error().unwrap_or(libc::EACCES)),
+                },
+            );
         };
         match request.syscall {
             Syscall::Bind => act(),
@@ -134,6 +137,7 @@ fn act(socket: &Socket, syscall: Syscall, target: SocketAddr) -> std::io::Result
 
 /// Whether a TCP socket listens there, on the pod's address.
 fn is_listening(address: SocketAddr) -> bool {
-    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| std::fs::read_to_string(path).unwrap_or_default());
+    let tables =
+        ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| std::fs::read_to_string(path).unwrap_or_default());
     tables.iter().any(|table| sockaddr::listens(table, address))
 }

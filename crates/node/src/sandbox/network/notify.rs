@@ -98,15 +98,15 @@ impl Listener {
             // SAFETY: the type is made of numbers only, for which zero is a value; the kernel wants zeros.
             let mut question: libc::seccomp_notif = unsafe { std::mem::zeroed() };
             // SAFETY: the kernel writes a `seccomp_notif` to a place for one.
-            let result = unsafe {
-                libc::ioctl(self.0.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut question)
-            };
+            let result =
+                unsafe { libc::ioctl(self.0.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut question) };
             if result == 0 {
                 let call = libc::c_long::from(question.data.nr);
                 let syscall = if call == libc::SYS_bind { Syscall::Bind } else { Syscall::Connect };
                 let [fd, address, length, ..] = question.data.args;
                 // Descriptors are 32 bits wide, whatever else is in the register.
-                let fd = i32::from_ne_bytes(u32::try_from(fd & 0xffff_ffff).unwrap_or(u32::MAX).to_ne_bytes());
+                let fd =
+                    i32::from_ne_bytes(u32::try_from(fd & 0xffff_ffff).unwrap_or(u32::MAX).to_ne_bytes());
                 let length = length & 0xffff_ffff;
                 return Ok(Request { id: question.id, pid: question.pid, syscall, fd, address, length });
             }
