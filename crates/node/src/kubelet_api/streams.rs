@@ -19,6 +19,9 @@ use crate::pod::worker::View;
 use crate::process::Streams;
 use crate::terminal::Terminal;
 
+/// How long a terminal's last output may take after the command has ended.
+const LAST_OUTPUT: std::time::Duration = std::time::Duration::from_millis(200);
+
 type Out = Writer<TokioIo<Upgraded>>;
 
 /// Which streams a client wants.
@@ -135,7 +138,13 @@ async fn exec(
             }
         }
     };
-    while pumps.join_next().await.is_some() {}
+    let drained = async { while pumps.join_next().await.is_some() {} };
+    if terminal.is_some() {
+        // A terminal does not always tell that its last user has gone.
+        let _ = tokio::time::timeout(LAST_OUTPUT, drained).await;
+    } else {
+        drained.await;
+    }
     finish(&out, &channels::status(crate::sandbox::exit_code(status))).await
 }
 
