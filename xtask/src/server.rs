@@ -17,6 +17,8 @@ const STOP_PATIENCE: Duration = Duration::from_secs(20);
 pub enum Mode<'a> {
     /// In memory only.
     Ephemeral,
+    /// In memory only, with a node that runs pods.
+    WithNode,
     /// In memory only, with who did what in this file.
     Audited(&'a Path),
     /// In this folder.
@@ -53,8 +55,12 @@ impl Server {
         }
         let mut command = Command::new(binary);
         command.args(["up", "--port", "0", "--kubeconfig"]).arg(kubeconfig);
+        if !matches!(mode, Mode::WithNode) {
+            // What is asked there was recorded on clusters without nodes.
+            command.args(["--without", "node"]);
+        }
         match mode {
-            Mode::Ephemeral => command.arg("--ephemeral"),
+            Mode::Ephemeral | Mode::WithNode => command.arg("--ephemeral"),
             Mode::Audited(log) => command.arg("--ephemeral").arg("--audit-log").arg(log),
             Mode::Durable(folder) => command.arg("--data-dir").arg(folder),
         };

@@ -300,6 +300,7 @@ async fn delete_objects(server: &Arc<Inner>, resource: &Arc<Resource>) -> Outcom
                 verb: "delete",
                 query: Query::default(),
                 headers: &headers,
+                parts: None,
                 body: bytes::Bytes::new(),
                 accepted: Accepted { encoding: Encoding::Json, view: View::Full },
                 user: UserInfo::authenticated("system:apiserver", &["system:masters"]),

@@ -37,4 +37,5 @@ mod table;
 
 pub use aggregate::{GroupHandler, MountError};
 pub use body::{Body, BodyError};
+pub use handlers::node_proxy::KubeletClient;
 pub use server::{Abilities, Options, Server, StartError};

@@ -30,6 +30,7 @@ use crate::aggregate::{self, Aggregator, Delegate, GroupHandler, MountError};
 use crate::audit::{self, AuditLog, AuditOptions, Trail};
 use crate::authorize::{Attributes, Authorizer, refusal};
 use crate::body::Body;
+use crate::handlers::node_proxy::KubeletClient;
 use crate::handlers::{self, Call};
 use crate::index::Index;
 use crate::kinds::service_alloc::{Allocator, Reserved};
@@ -66,6 +67,8 @@ pub struct Options {
     pub audit: Option<AuditOptions>,
     /// How extension API servers recognise this server; without it they are called without a client certificate.
     pub front_proxy: Option<FrontProxy>,
+    /// How agents of nodes are called; without, logs and the like cannot be had.
+    pub kubelet_client: Option<KubeletClient>,
 }
 
 /// What newer servers can do. All on by default; tests switch them off one by one.
@@ -131,6 +134,8 @@ pub struct Inner {
     pub frames: protobuf::frames::Frames,
     /// Who else serves group versions.
     pub aggregator: Aggregator,
+    /// How agents of nodes are called.
+    pub kubelet_client: Option<KubeletClient>,
     registry: RwLock<Arc<Registry>>,
     documents: openapi::Documents,
     addresses: Mutex<Allocator>,
@@ -174,6 +179,7 @@ impl Options {
             max_in_flight: 2_000,
             audit: None,
             front_proxy: None,
+            kubelet_client: None,
         }
     }
 }
@@ -221,6 +227,7 @@ impl Server {
             kinds_changed: Arc::default(),
             frames: protobuf::frames::Frames::default(),
             aggregator: Aggregator::new(options.front_proxy),
+            kubelet_client: options.kubelet_client,
             registry: RwLock::new(Arc::new(Registry::builtin())),
             documents: openapi::Documents::default(),
             addresses: Mutex::new(Allocator::default()),
@@ -330,6 +337,7 @@ impl Server {
             verb,
             query,
             headers,
+            parts: Some(parts),
             body,
             accepted,
             user,

@@ -6,12 +6,14 @@ mod data_dir;
 mod demo;
 mod in_process;
 mod kubeconfig;
+mod nodes;
 mod parts;
 mod run;
 mod shards;
 mod simulated;
 mod up;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -20,6 +22,13 @@ use std::time::Instant;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
+    // What containers are made of: this program, started by its own node. Nothing else may happen first.
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    match arguments.split_first().map(|(first, rest)| (first.to_str(), rest)) {
+        Some((Some(nodes::SANDBOX), rest)) => return shoal_node::sandbox::main(rest),
+        Some((Some("image"), rest)) => return shoal_node::demo::main(rest),
+        _ => {}
+    }
     match cli::run(Instant::now()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -17,6 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::beside::Beside;
 use crate::data_dir::{self, DataDir};
 use crate::kubeconfig;
+use crate::nodes::{self, Nodes};
 use crate::parts::{self, Part};
 use crate::simulated;
 
@@ -81,8 +82,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", requires = "audit_log", conflicts_with = "audit_level")]
     audit_policy: Option<PathBuf>,
 
-    #[arg(long, value_name = "N", hide = true)]
-    nodes: Option<u32>,
+    #[command(flatten)]
+    nodes: nodes::NodeArgs,
 
     #[command(flatten)]
     simulated: simulated::Args,
@@ -114,12 +115,8 @@ fn read_audit_policy(path: &Path) -> anyhow::Result<AuditPolicy> {
 
 /// Starts everything in order, tells that it is ready, and waits for a signal.
 pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
-    if args.nodes.is_some() {
-        bail!(
-            "nodes that run processes are not available yet; start without --nodes, or with --simulated-nodes N"
-        );
-    }
     let wanted = |part| parts::is_wanted(part, args.only.as_deref(), &args.without);
+    let images = args.nodes.image_table()?;
     let audit_policy = args.audit_policy.as_deref().map(read_audit_policy).transpose()?;
     raise_file_limit();
     let stop = stop_signal()?;
@@ -134,11 +131,13 @@ pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
     let pki = data.open_pki(&server_names(args.address), clock.now())?;
     let tls = serve::server_config(&pki)?;
     let listener = listen(SocketAddr::new(args.address, args.port)).await?;
-    let url = url(listener.local_addr()?);
+    let address = listener.local_addr()?;
+    let url = url(address);
 
     let mut options = Options::new(store.clone(), pki.service_account_key().to_vec());
     options.clock = clock.clone();
     options.front_proxy = Some(pki.front_proxy().clone());
+    options.kubelet_client = Some(nodes::kubelet_client(&pki, &clock)?);
     options.audit = match (args.audit_log, audit_policy) {
         (Some(path), Some(policy)) => Some(AuditOptions::by_policy(path, policy)),
         (Some(path), None) => Some(AuditOptions::new(path, args.audit_level.into())),
@@ -157,18 +156,22 @@ pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
     kubeconfig::write(&kubeconfig, &url, &pki)?;
     announce(&url, &kubeconfig.display().to_string(), started);
 
-    let nodes = args.simulated.options();
-    let beside = Beside::start(&server, &wanted, clock, pki.ca_pem().to_owned(), data.path(), nodes);
+    let simulated = args.simulated.options();
+    let count = if wanted(Part::Node) { args.nodes.count(simulated.is_some()) } else { 0 };
+    let nodes = Nodes::start(&server, &pki, &clock, (data.path(), reachable(address)), count, &images)?;
+    let beside = Beside::start(&server, &wanted, clock, pki.ca_pem().to_owned(), data.path(), simulated);
     tokio::select! {
         () = stop => {
             // The others still need the server to end in good order.
             beside.stop().await;
+            nodes.stop().await;
             drop(end);
             serving.await?;
         }
         ended = &mut serving => {
             ended?;
             beside.stop().await;
+            nodes.stop().await;
         }
     }
     store.close();
@@ -234,12 +237,16 @@ async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
 
 /// Where clients on this machine reach the server.
 fn url(address: SocketAddr) -> String {
+    format!("https://{}", reachable(address))
+}
+
+fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
         ip => ip,
     };
-    format!("https://{}", SocketAddr::new(ip, address.port()))
+    SocketAddr::new(ip, address.port())
 }
 
 /// Names beyond the usual ones for the server's certificate: the address it listens on and the host.

@@ -86,6 +86,50 @@ const USES: &[Use] = &[
     case("all of a kind is deleted", "delete configmaps --all", "", "configmap \"applied\" deleted"),
 ];
 
+/// With a node that runs pods.
+const NODE_USES: &[Use] = &[
+    case(
+        "a node is there",
+        "wait --for=condition=Ready node/shoal --timeout=60s",
+        "",
+        "node/shoal condition met",
+    ),
+    case(
+        "replicas are made",
+        "create deployment web --image=echo --replicas=3",
+        "",
+        "deployment.apps/web created",
+    ),
+    case("they run", "rollout status deployment/web --timeout=120s", "", "successfully rolled out"),
+    case("their logs are read", "logs deployment/web", "", "listening on"),
+    case("the last lines are enough", "logs deployment/web --tail=1 --timestamps", "", "Z listening on"),
+    case("a command runs in a pod", "exec deployment/web -- hostname", "", "web-"),
+    case("its input is passed on", "exec -i deployment/web -- cat", "through the pod", "through the pod"),
+    case("its exit code is told", "exec deployment/web -- false", "", "command terminated with exit code 1"),
+    case(
+        "a pod runs to its end",
+        "run once --image=busybox --restart=Never -- echo done",
+        "",
+        "pod/once created",
+    ),
+    case(
+        "its end is seen",
+        "wait --for=jsonpath={.status.phase}=Succeeded pod/once --timeout=60s",
+        "",
+        "pod/once condition met",
+    ),
+    case("its log stays", "logs once", "", "done"),
+    case("an unknown image is told", "run odd --image=example.com/odd", "", "pod/odd created"),
+    case(
+        "with its reason",
+        "wait --for=jsonpath={.status.containerStatuses[0].state.waiting.reason}=ImagePullBackOff pod/odd --timeout=60s",
+        "",
+        "pod/odd condition met",
+    ),
+    case("replicas are deleted", "delete deployment web", "", "deployment.apps \"web\" deleted"),
+    case("their pods go", "wait --for=delete pod -l app=web --timeout=60s", "", ""),
+];
+
 /// Runs every use, then one watch.
 pub fn run(workspace: &Workspace, tools: &Tools) -> Result<Counts> {
     let binary = workspace.build("shoal", Profile::Debug)?;
@@ -99,6 +143,14 @@ pub fn run(workspace: &Workspace, tools: &Tools) -> Result<Counts> {
         counts += verdict(one.claim, kubectl.check(one));
     }
     counts += verdict("a watch shows what happens", kubectl.check_watch());
+    server.stop()?;
+    let folder = folder.join("node");
+    let server =
+        Server::start(&binary, Mode::WithNode, &folder.join("kubeconfig"), &folder.join("server.log"))?;
+    let kubectl = Kubectl { tools, server: &server, folder: &folder };
+    for one in NODE_USES {
+        counts += verdict(one.claim, kubectl.check(one));
+    }
     server.stop()?;
     counts += verdict("the transcript is what kubectl prints", transcript::check(workspace, tools));
     Ok(counts)

@@ -117,6 +117,11 @@ impl Pki {
         Ok(new_identity(&self.ca_pem, &self.ca_key, &Purpose::Client { user, group }, now)?)
     }
 
+    /// A certificate for a server of the cluster, say a node's agent, that is known by these names.
+    pub fn issue_server(&self, names: &[String], now: Timestamp) -> Result<Identity, PkiError> {
+        Ok(new_identity(&self.ca_pem, &self.ca_key, &Purpose::Server(names), now)?)
+    }
+
     /// The authority's certificate as PEM: what clients trust.
     pub fn ca_pem(&self) -> &str {
         &self.ca_pem

@@ -3,30 +3,23 @@
 //! The delegate learns who is calling from headers that only this server may set; what a client sends of them is
 //! dropped. Redirects are not followed, and nothing that goes wrong with the delegate takes longer than a minute.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue, LOCATION, TE, TRAILER,
-    TRANSFER_ENCODING, UPGRADE,
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue, LOCATION, UPGRADE,
 };
 use http::request::Parts;
-use http::{HeaderMap, Request, Response, StatusCode};
-use http_body::{Frame, SizeHint};
+use http::{HeaderMap, Request, StatusCode};
 use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper::upgrade::{OnUpgrade, on};
-use hyper_util::rt::TokioIo;
-use tokio::time::Sleep;
+use hyper::upgrade::OnUpgrade;
 
-use super::remote::{Connection, Remote};
+use super::passing::{pass, remove_hops, switch, wanted_upgrade};
+use super::remote::Remote;
 use super::{Back, Delegate};
 use crate::access::UserInfo;
 use crate::backend::resolve;
-use crate::body::{Body, BodyError};
 use crate::response::Reply;
 use crate::serve::PeerAddress;
 use crate::server::Inner;
@@ -87,29 +80,19 @@ async fn to_remote(
         Err(_) => return Err(too_slow()),
     };
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        return switch(response, connection, parts);
+        return switch(response, connection, parts.extensions.get::<OnUpgrade>().cloned());
     }
     if response.status().is_redirection() && response.headers().contains_key(LOCATION) {
         let text = "the backend attempted to redirect this request, which is not permitted";
         return Err(Failure::new(StatusCode::BAD_GATEWAY, "", text));
     }
-    let (mut head, body) = response.into_parts();
-    remove_hops(&mut head.headers);
-    let until = (!is_long && upgrade.is_none()).then(|| Box::pin(tokio::time::sleep(ANSWER_TIMEOUT)));
-    let body = Body::streamed(Passed { body, until, _connection: connection });
-    Ok(Reply::passed(Response::from_parts(head, body), is_long))
+    let until = (!is_long && upgrade.is_none()).then_some(ANSWER_TIMEOUT);
+    Ok(pass(response, connection, until, is_long))
 }
 
 fn too_slow() -> Failure {
     let text = format!("the service did not answer within {} seconds", ANSWER_TIMEOUT.as_secs());
     Failure::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", text)
-}
-
-/// The protocol that a client wants to speak instead of HTTP.
-fn wanted_upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
-    let connection = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    let mut words = connection.flat_map(|value| value.split(',')).map(str::trim);
-    words.any(|word| word.eq_ignore_ascii_case("upgrade")).then(|| headers.get(UPGRADE).cloned()).flatten()
 }
 
 fn outgoing(
@@ -156,22 +139,6 @@ fn passed_headers(given: &HeaderMap) -> HeaderMap {
     headers
 }
 
-/// Headers that are between two ends of one connection.
-fn remove_hops(headers: &mut HeaderMap) {
-    let connection = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    let named: Vec<String> =
-        connection.flat_map(|value| value.split(',')).map(|word| word.trim().to_owned()).collect();
-    for name in named {
-        headers.remove(name);
-    }
-    for name in [CONNECTION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE] {
-        headers.remove(name);
-    }
-    for name in ["keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection"] {
-        headers.remove(name);
-    }
-}
-
 /// Says who is calling, in the way of authenticating proxies.
 pub fn add_user_headers(headers: &mut HeaderMap, user: &UserInfo) -> Outcome<()> {
     let value = |text: &str| {
@@ -207,58 +174,4 @@ fn escaped(key: &str) -> String {
         }
     }
     out
-}
-
-/// Both ends agree to speak something else: bytes are copied until one of them is done.
-fn switch(mut response: Response<Incoming>, connection: Connection, parts: &Parts) -> Outcome<Reply> {
-    let Some(client) = parts.extensions.get::<OnUpgrade>().cloned() else {
-        return Err(Failure::bad_request("this connection cannot be upgraded"));
-    };
-    let backend = on(&mut response);
-    tokio::spawn(async move {
-        let _connection = connection;
-        let (Ok(client), Ok(backend)) = tokio::join!(client, backend) else { return };
-        let (mut client, mut backend) = (TokioIo::new(client), TokioIo::new(backend));
-        // How such a conversation ends is up to the two.
-        let _ = tokio::io::copy_bidirectional(&mut client, &mut backend).await;
-    });
-    let (head, _) = response.into_parts();
-    Ok(Reply::passed(Response::from_parts(head, Body::Full(Bytes::new())), true))
-}
-
-/// The body of an answer, read as fast as the client reads it.
-struct Passed {
-    body: Incoming,
-    /// When it must be complete, if it is not meant to stay open.
-    until: Option<Pin<Box<Sleep>>>,
-    _connection: Connection,
-}
-
-impl http_body::Body for Passed {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
-            return Poll::Ready(frame.map(|frame| frame.map_err(|e| BodyError(e.to_string()))));
-        }
-        match &mut self.until {
-            Some(until) => until
-                .as_mut()
-                .poll(cx)
-                .map(|()| Some(Err(BodyError("the service took too long to answer".to_owned())))),
-            None => Poll::Pending,
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
 }

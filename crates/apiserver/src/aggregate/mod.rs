@@ -8,6 +8,7 @@
 mod availability;
 mod discovered;
 mod forward;
+pub mod passing;
 mod priority;
 mod registration;
 mod remote;

@@ -9,21 +9,17 @@ use http::header::{ACCEPT, CONTENT_TYPE, HOST};
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use serde_json::Value;
 use tokio::sync::Notify;
-use tokio::task::AbortHandle;
 
 use super::forward::add_user_headers;
 use crate::access::UserInfo;
 use crate::access::pki::FrontProxy;
-use crate::backend::{self, Backend, Trust, client_config};
+use crate::backend::{Backend, Connection, Trust, client_config, exchange};
 use crate::kinds::access::{bool_at, int_at, part, str_at};
 
-/// How long a connection may take, how long a document about what is served, and how large that may be.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a document about what is served may take, and how large it may be.
 const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(5);
 const DOCUMENT_LIMIT: usize = 16 * 1024 * 1024;
 
@@ -45,15 +41,6 @@ pub struct Remote {
     available: AtomicBool,
     /// Told when it should be checked again at once.
     pub recheck: Notify,
-}
-
-/// A connection that is closed when nobody needs it any more.
-pub struct Connection(AbortHandle);
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 /// A whole answer.
@@ -126,14 +113,7 @@ impl Remote {
         tls: Arc<ClientConfig>,
         request: Request<Full<Bytes>>,
     ) -> Result<(Response<Incoming>, Connection), String> {
-        let host = self.host();
-        let connected = tokio::time::timeout(CONNECT_TIMEOUT, backend::connect(backend, &host, tls)).await;
-        let stream = connected.map_err(|_| "dial tcp: i/o timeout".to_owned())??;
-        let handshake = http1::handshake(TokioIo::new(stream)).await;
-        let (mut sender, connection) = handshake.map_err(|e| e.to_string())?;
-        let connection = Connection(tokio::spawn(connection.with_upgrades()).abort_handle());
-        let response = sender.send_request(request).await.map_err(|e| e.to_string())?;
-        Ok((response, connection))
+        exchange(backend, &self.host(), tls, request).await
     }
 
     /// Reads a document as the server itself. `verified` says whether it matters who answers.

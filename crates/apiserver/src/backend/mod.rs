@@ -4,6 +4,6 @@ mod connect;
 mod resolve;
 mod trust;
 
-pub use connect::connect;
+pub use connect::{Connection, connect, exchange};
 pub use resolve::{Backend, Unresolved, resolve};
 pub use trust::{Trust, client_config};

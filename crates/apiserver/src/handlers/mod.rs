@@ -10,6 +10,7 @@ pub mod edited;
 pub mod eviction;
 pub mod get;
 pub mod list;
+pub mod node_proxy;
 pub mod ownership;
 pub mod patch;
 pub mod pod_streams;
@@ -25,6 +26,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use http::request::Parts;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use shoal_objects::Errors;
@@ -56,6 +58,8 @@ pub struct Call<'a> {
     pub query: Query,
     /// Request headers.
     pub headers: &'a HeaderMap,
+    /// Its method and what its connection brings along; none if the server asks itself.
+    pub parts: Option<&'a Parts>,
     /// The whole body.
     pub body: Bytes,
     /// What the client wants back.
@@ -169,6 +173,7 @@ impl Call<'_> {
             verb: self.verb,
             query: self.query.clone(),
             headers: self.headers,
+            parts: self.parts,
             body: Bytes::new(),
             accepted: self.accepted,
             user: self.user.clone(),

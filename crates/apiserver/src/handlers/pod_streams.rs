@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use shoal_objects::{Errors, Path};
 
+use super::node_proxy::{self, node_of, query};
 use crate::admission;
 use crate::handlers::Call;
 use crate::response::Reply;
@@ -14,17 +15,60 @@ pub async fn handle(call: &Call<'_>, name: &str) -> Outcome<Reply> {
         return Err(Failure::method_not_allowed());
     }
     let object = call.served(&*call.stored().await?).await?;
+    let mut options = connect_options(call, name);
     if name != "log" {
-        // Nothing is opened yet, so what becomes of the options does not matter beyond the verdict.
-        admission::connect(call, &mut connect_options(call, name)).await?;
+        admission::connect(call, &mut options).await?;
     }
-    if &*call.target.resource.plural != "pods" {
-        return Err(Failure::unavailable("no node agent serves this address"));
+    let plural = &*call.target.resource.plural;
+    match (plural, name) {
+        ("pods", "log") => log(call, &object).await,
+        ("pods", "exec" | "attach") => stream(call, name, &object, &options).await,
+        ("pods", "portforward") => port_forward(call, &object).await,
+        ("nodes", "proxy") => node_proxy(call).await,
+        ("pods", _) => Err(no_host(call, &object)),
+        _ => Err(Failure::unavailable("no node agent serves this address")),
     }
-    match name {
-        "log" => log(call, &object),
-        _ => Err(no_host(call, &object)),
+}
+
+/// Where a pod's agent has something about one of its containers.
+fn agent_path(call: &Call<'_>, what: &str, container: &str, options: &[(&str, String)]) -> String {
+    let (namespace, pod) = (&call.target.namespace, &call.target.name);
+    format!("/{what}/{namespace}/{pod}/{container}?{}", query(options))
+}
+
+async fn stream(call: &Call<'_>, name: &str, pod: &Value, wanted: &Value) -> Outcome<Reply> {
+    let container = choose_container(call, pod, wanted["container"].as_str())?;
+    if node_of(pod).is_empty() {
+        return Err(no_host(call, pod));
     }
+    let mut options = Vec::new();
+    for (field, theirs) in [("stdin", "input"), ("stdout", "output"), ("stderr", "error"), ("tty", "tty")] {
+        if wanted[field] == true {
+            options.push((theirs, "1".to_owned()));
+        }
+    }
+    if name == "exec" {
+        let command = wanted["command"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        options.extend(command.map(|word| ("command", word.to_owned())));
+    }
+    node_proxy::forward(call, node_of(pod), &agent_path(call, name, &container, &options), true).await
+}
+
+async fn port_forward(call: &Call<'_>, pod: &Value) -> Outcome<Reply> {
+    if node_of(pod).is_empty() {
+        return Err(no_host(call, pod));
+    }
+    let path = format!("/portForward/{}/{}", call.target.namespace, call.target.name);
+    node_proxy::forward(call, node_of(pod), &path, true).await
+}
+
+/// What a node's agent serves itself.
+async fn node_proxy(call: &Call<'_>) -> Outcome<Reply> {
+    let (_, path) = call.target.subresource.split_once('/').unwrap_or_default();
+    let options: Vec<(&str, String)> =
+        call.query.pairs().iter().map(|(k, v)| (k.as_str(), v.clone())).collect();
+    let path = format!("/{path}?{}", query(&options));
+    node_proxy::forward(call, &call.target.name, &path, false).await
 }
 
 /// The query as the options object that admission sees.
@@ -53,14 +97,32 @@ fn connect_options(call: &Call<'_>, name: &str) -> Value {
     options
 }
 
-fn log(call: &Call<'_>, pod: &Value) -> Outcome<Reply> {
+async fn log(call: &Call<'_>, pod: &Value) -> Outcome<Reply> {
     check_log_options(call)?;
-    choose_container(call, pod)?;
+    let container = choose_container(call, pod, call.query.get("container"))?;
     if node_of(pod).is_empty() {
         // Nothing has run, so there is nothing to show; no error either.
         return Ok(Reply::text(204, ""));
     }
-    Err(no_agent(pod))
+    let known = [
+        "follow",
+        "previous",
+        "sinceSeconds",
+        "sinceTime",
+        "timestamps",
+        "tailLines",
+        "limitBytes",
+        "stream",
+    ];
+    let mut options = Vec::new();
+    for name in known {
+        if let Some(value) = call.query.get(name) {
+            let is_flag = matches!(name, "follow" | "previous" | "timestamps");
+            options.push((name, if is_flag { call.query.flag(name).to_string() } else { value.to_owned() }));
+        }
+    }
+    let path = agent_path(call, "containerLogs", &container, &options);
+    node_proxy::forward(call, node_of(pod), &path, call.query.flag("follow")).await
 }
 
 fn check_log_options(call: &Call<'_>) -> Outcome<()> {
@@ -88,14 +150,14 @@ fn check_log_options(call: &Call<'_>) -> Outcome<()> {
 }
 
 /// The container asked for, or the only one there is.
-fn choose_container(call: &Call<'_>, pod: &Value) -> Outcome<String> {
+fn choose_container(call: &Call<'_>, pod: &Value, wanted: Option<&str>) -> Outcome<String> {
     let names = |list: &str| -> Vec<String> {
         let containers = pod["spec"][list].as_array();
         containers.into_iter().flatten().filter_map(|c| c["name"].as_str()).map(str::to_owned).collect()
     };
     let name = &call.target.name;
     let mine = names("containers");
-    match call.query.get("container").filter(|c| !c.is_empty()) {
+    match wanted.filter(|c| !c.is_empty()) {
         Some(wanted) => {
             let all = [mine, names("initContainers"), names("ephemeralContainers")].concat();
             match all.into_iter().find(|c| c == wanted) {
@@ -109,10 +171,6 @@ fn choose_container(call: &Call<'_>, pod: &Value) -> Outcome<String> {
             mine.join(" ")
         ))),
     }
-}
-
-fn node_of(pod: &Value) -> &str {
-    pod["spec"]["nodeName"].as_str().unwrap_or_default()
 }
 
 fn no_host(call: &Call<'_>, pod: &Value) -> Failure {

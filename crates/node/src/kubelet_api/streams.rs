@@ -1,0 +1,219 @@
+//! `/exec` and `/attach`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::{mpsc, watch};
+
+use super::answer::{Answer, Query, text};
+use super::channels::{self, PROTOCOLS, STDERR, STDOUT, Said, said};
+use super::websocket::{Socket, Writer, accept};
+use crate::logs::{Progress, Stream};
+use crate::pod::container::Run;
+use crate::pod::worker::View;
+use crate::process::Streams;
+use crate::terminal::Terminal;
+
+/// How long a terminal's last output may take after the command has ended.
+const LAST_OUTPUT: std::time::Duration = std::time::Duration::from_millis(200);
+
+type Out = Writer<TokioIo<Upgraded>>;
+
+/// Which streams a client wants.
+#[derive(Clone, Copy)]
+struct Wanted {
+    input: bool,
+    output: bool,
+    errors: bool,
+    tty: bool,
+}
+
+pub fn answer(
+    view: &Arc<View>,
+    is_exec: bool,
+    container: &str,
+    query: &Query,
+    request: Request<Incoming>,
+) -> Response<Answer> {
+    let Some(run) = view.runs.lock().get(container).cloned() else {
+        return text(StatusCode::NOT_FOUND, &format!("container not found ({container:?})"));
+    };
+    let wanted = Wanted {
+        input: query.is_set(&["input", "stdin"]),
+        output: query.is_set(&["output", "stdout"]),
+        errors: query.is_set(&["error", "stderr"]),
+        tty: query.is_set(&["tty"]),
+    };
+    let command = query.all("command");
+    if is_exec && command.is_empty() {
+        return text(StatusCode::BAD_REQUEST, "you must specify at least 1 command");
+    }
+    accept(request, &PROTOCOLS, move |socket, _| async move {
+        let out = socket.writer();
+        // How a conversation is cut off does not matter any more.
+        let _ = match is_exec {
+            true => exec(socket, &run, command, wanted).await,
+            false => attach(socket, &run, wanted).await,
+        };
+        let _ = out.close().await;
+    })
+}
+
+/// Messages of the client, read by a task of its own: reading must not be cut off half-way.
+fn incoming(mut socket: Socket<TokioIo<Upgraded>>) -> mpsc::Receiver<Bytes> {
+    let (sender, receiver) = mpsc::channel(16);
+    tokio::spawn(async move {
+        while let Ok(Some(message)) = socket.read().await {
+            if sender.send(message).await.is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+async fn exec(
+    socket: Socket<TokioIo<Upgraded>>,
+    run: &Run,
+    command: Vec<String>,
+    wanted: Wanted,
+) -> std::io::Result<()> {
+    let out = socket.writer();
+    let mut messages = incoming(socket);
+    let streams = match wanted.tty {
+        true => Streams::Terminal(Terminal::open()?),
+        false => Streams::Pipes(wanted.input),
+    };
+    // Tells that the connection is there before the command prints something.
+    out.send(&[STDOUT]).await?;
+    let (mut child, terminal) = match run.exec(command, streams).await {
+        Ok(started) => started,
+        Err(error) => return finish(&out, &channels::failure(&error.to_string())).await,
+    };
+    let mut pumps = tokio::task::JoinSet::new();
+    match &terminal {
+        Some(terminal) => {
+            pumps.spawn(pump_terminal(terminal.clone(), out.clone()));
+        }
+        None => {
+            if let Some(output) = child.stdout.take() {
+                pumps.spawn(pump(output, STDOUT, wanted.output, out.clone()));
+            }
+            if let Some(output) = child.stderr.take() {
+                pumps.spawn(pump(output, STDERR, wanted.errors, out.clone()));
+            }
+        }
+    }
+    let mut input = child.stdin.take();
+    let status = loop {
+        tokio::select! {
+            biased;
+            status = child.wait() => break status?,
+            message = messages.recv() => {
+                // Whoever asked has gone: so does the command, with `child`.
+                let Some(message) = message else { return Ok(()) };
+                match said(&message) {
+                    Said::Input(bytes) => match (&terminal, &mut input) {
+                        (Some(terminal), _) => terminal.write(bytes).await?,
+                        (None, Some(pipe)) => {
+                            if pipe.write_all(bytes).await.is_err() || pipe.flush().await.is_err() {
+                                input = None;
+                            }
+                        }
+                        (None, None) => {}
+                    },
+                    Said::EndOfInput => input = None,
+                    Said::Size(width, height) => {
+                        if let Some(terminal) = &terminal {
+                            terminal.resize(width, height)?;
+                        }
+                    }
+                    Said::Nothing => {}
+                }
+            }
+        }
+    };
+    let drained = async { while pumps.join_next().await.is_some() {} };
+    if terminal.is_some() {
+        // A terminal does not always tell that its last user has gone.
+        let _ = tokio::time::timeout(LAST_OUTPUT, drained).await;
+    } else {
+        drained.await;
+    }
+    finish(&out, &channels::status(crate::sandbox::exit_code(status))).await
+}
+
+async fn finish(out: &Out, status: &serde_json::Value) -> std::io::Result<()> {
+    out.send(&channels::message(channels::ERROR, status.to_string().as_bytes())).await
+}
+
+async fn pump(mut from: impl AsyncRead + Unpin, channel: u8, wanted: bool, out: Out) {
+    let mut buffer = vec![0; 16 * 1024];
+    while let Ok(count) = from.read(&mut buffer).await {
+        if count == 0 || (wanted && out.send(&channels::message(channel, &buffer[..count])).await.is_err()) {
+            return;
+        }
+    }
+}
+
+async fn pump_terminal(terminal: Terminal, out: Out) {
+    let mut buffer = vec![0; 16 * 1024];
+    while let Ok(count) = terminal.read(&mut buffer).await {
+        if count == 0 || out.send(&channels::message(STDOUT, &buffer[..count])).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Waits until a log is complete.
+async fn closed(progress: &mut watch::Receiver<Progress>) {
+    let _ = progress.wait_for(Progress::is_closed).await;
+}
+
+async fn attach(socket: Socket<TokioIo<Upgraded>>, run: &Run, wanted: Wanted) -> std::io::Result<()> {
+    let out = socket.writer();
+    let mut messages = incoming(socket);
+    let mut output = run.log.watch_output();
+    let mut progress = run.log.progress();
+    out.send(&[STDOUT]).await?;
+    let mut over = false;
+    loop {
+        tokio::select! {
+            biased;
+            piece = output.recv() => match piece {
+                Ok((Stream::Stdout, bytes)) if wanted.output => out.send(&channels::message(STDOUT, &bytes)).await?,
+                Ok((Stream::Stderr, bytes)) if wanted.errors => out.send(&channels::message(STDERR, &bytes)).await?,
+                // Who is too slow misses something; the log has it.
+                Ok(_) | Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => {}
+                Err(_) => return finish(&out, &channels::status(0)).await,
+            },
+            () = closed(&mut progress), if !over => {
+                over = true;
+                if output.is_empty() {
+                    return finish(&out, &channels::status(0)).await;
+                }
+            }
+            message = messages.recv() => {
+                let Some(message) = message else { return Ok(()) };
+                match said(&message) {
+                    Said::Input(bytes) if wanted.input => run.feed(Some(bytes)).await?,
+                    Said::EndOfInput => run.feed(None).await?,
+                    Said::Size(width, height) => {
+                        if let Some(terminal) = &run.terminal {
+                            terminal.resize(width, height)?;
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        if over && output.is_empty() {
+            return finish(&out, &channels::status(0)).await;
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! One pod: what is known of its containers, what to do next, and what to tell about it.
+
+pub mod condition;
+pub mod container;
+pub mod launch;
+pub mod plan;
+pub mod record;
+pub mod status;
+pub mod worker;

@@ -1,0 +1,88 @@
+//! The first stage: namespaces.
+
+use std::process::Command;
+
+use rustix::process::{getgid, getuid};
+use rustix::thread::UnshareFlags;
+
+use super::network::Supervisor;
+use super::{Report, START_FAILED, Spec, complain, send_report, settle};
+
+/// Makes the namespaces and starts `init` in them; without them, if the system forbids them and the pod can do without.
+pub fn run(path: &str) -> u8 {
+    let text = std::fs::read(path).map_err(|e| e.to_string());
+    let spec: Spec = match text.and_then(|text| serde_json::from_slice(&text).map_err(|e| e.to_string())) {
+        Ok(spec) => spec,
+        Err(error) => {
+            complain(&format!("cannot read the container's settings: {error}"));
+            return START_FAILED;
+        }
+    };
+    match start(&spec, path) {
+        Ok(code) => code,
+        Err(message) => {
+            let report = Report::Failed { token: spec.token.clone(), message };
+            let _ = send_report(&spec.control, &report);
+            let _ = std::fs::remove_file(path);
+            START_FAILED
+        }
+    }
+}
+
+fn start(spec: &Spec, path: &str) -> Result<u8, String> {
+    let isolated = isolate(getuid().as_raw(), getgid().as_raw(), 0, 0);
+    // Between the two: new users need a single thread, and after new pids no thread can be made.
+    let supervisor = spec.network.clone().and_then(|network| Supervisor::new(network).ok());
+    let isolated =
+        isolated.and_then(|()| unshare(UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWUTS));
+    // After the change of credentials, which may reset it.
+    settle::die_with_parent(Some(spec.agent))?;
+    let mode = match isolated {
+        Ok(()) => "init",
+        Err(why) if spec.needs_mounts => {
+            return Err(format!(
+                "volumes need user namespaces, which this system forbids ({why}); allow them (sysctl kernel.unprivileged_userns_clone=1, or the AppArmor setting kernel.apparmor_restrict_unprivileged_userns=0)"
+            ));
+        }
+        Err(_) => {
+            rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1))
+                .map_err(|e| e.to_string())?;
+            "init"
+        }
+    };
+    if isolated.is_err() {
+        // Else a filter may only be set by root.
+        rustix::thread::set_no_new_privs(true).map_err(|e| e.to_string())?;
+    }
+    if let Some(Err(error)) = supervisor.map(Supervisor::begin) {
+        complain(&format!("the pod has no address of its own, use $POD_IP: {error}"));
+    }
+    let namespaces = if isolated.is_ok() { "1" } else { "" };
+    let program = std::env::current_exe().map_err(|e| e.to_string())?;
+    let prefix: Vec<String> = std::env::args().skip(1).take_while(|argument| argument != "run").collect();
+    let child = Command::new(program)
+        .args(prefix)
+        .args([mode, path])
+        .env("SHOAL_NAMESPACES", namespaces)
+        .spawn()
+        .map_err(|e| format!("cannot start the container's first process: {e}"))?;
+    Ok(settle::tend(&child))
+}
+
+/// Leaves what is shared with others.
+pub fn unshare(flags: UnshareFlags) -> Result<(), String> {
+    // Only tables of open files make it unsafe; those are not asked for.
+    #[allow(deprecated, reason = "the safe form is deprecated for a flag that is not used here")]
+    rustix::thread::unshare(flags).map_err(|e| e.to_string())
+}
+
+/// A new namespace of users in which the user `uid` is `inside_uid`.
+pub fn isolate(uid: u32, gid: u32, inside_uid: u32, inside_gid: u32) -> Result<(), String> {
+    unshare(UnshareFlags::NEWUSER)?;
+    let write = |file: &str, text: String| {
+        std::fs::write(format!("/proc/self/{file}"), text).map_err(|e| format!("{file}: {e}"))
+    };
+    write("setgroups", "deny".to_owned())?;
+    write("uid_map", format!("{inside_uid} {uid} 1"))?;
+    write("gid_map", format!("{inside_gid} {gid} 1"))
+}
