@@ -233,7 +233,8 @@ fn service_variables(pod: &Pod, services: &[Service]) -> Vec<(String, String)> {
         let name = service.metadata.name.as_deref().unwrap_or_default();
         let of = service.metadata.namespace.as_deref().unwrap_or_default();
         let is_master = (of, name) == ("default", "kubernetes");
-        if !is_master && !(enabled && of == namespace) {
+        let is_told = is_master || (enabled && of == namespace);
+        if !is_told {
             continue;
         }
         let Some(spec) = &service.spec else { continue };

@@ -197,7 +197,7 @@ pub async fn beat(client: Client, machine: Machine, node: NodeObject, clock: Clo
                 let conditions = known.status.as_ref().and_then(|status| status.conditions.as_deref());
                 let is_ready =
                     conditions.unwrap_or_default().iter().any(|c| c.type_ == "Ready" && c.status == "True");
-                match is_ready && count % STATUS_EVERY != 0 {
+                match is_ready && !count.is_multiple_of(STATUS_EVERY) {
                     true => Ok(known),
                     false => write_status(&nodes, &machine, Some(&known), clock.now()).await,
                 }

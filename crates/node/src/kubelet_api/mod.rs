@@ -145,6 +145,7 @@ async fn route(node: &Arc<Node>, request: Request<Incoming>, allowed: bool) -> R
     }
 }
 
+#[allow(clippy::result_large_err, reason = "the error is the answer")]
 fn find(node: &Node, namespace: &str, pod: &str) -> Result<Arc<View>, Response<Answer>> {
     let found = node.pods.lock().get(&ObjectKey::new(namespace, pod)).cloned();
     found.ok_or_else(|| {

@@ -60,7 +60,10 @@ fn below(all: &HashMap<i32, (i32, Usage)>, root: i32) -> Usage {
     total
 }
 
-fn measured(node: &Node) -> Vec<(Arc<View>, Vec<(String, Usage)>)> {
+/// A pod and what each of its containers uses.
+type Measured = (Arc<View>, Vec<(String, Usage)>);
+
+fn measured(node: &Node) -> Vec<Measured> {
     let all = processes();
     let mut views: Vec<Arc<View>> = node.pods.lock().values().cloned().collect();
     views.sort_by_key(|view| view.pod.borrow().metadata.name.clone());

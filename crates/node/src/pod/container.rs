@@ -110,7 +110,7 @@ pub async fn start(
         let status = child.wait().await;
         let _ = tokio::time::timeout(LAST_OUTPUT, async { while pumps.join_next().await.is_some() {} }).await;
         log.close();
-        let code = status.map_or(255, |status| crate::sandbox::exit_code(status));
+        let code = status.map_or(255, crate::sandbox::exit_code);
         let _ = events.send(Event::Ended { container: order.container, id: order.id, code });
     });
     Ok(run)
@@ -175,7 +175,7 @@ impl Run {
             if let Some(output) = stderr {
                 let _ = output.take(10 * 1024).read_to_end(&mut text).await;
             }
-            let code = child.wait().await.map_or(255, |status| crate::sandbox::exit_code(status));
+            let code = child.wait().await.map_or(255, crate::sandbox::exit_code);
             (code, String::from_utf8_lossy(&text).trim().to_owned())
         };
         tokio::time::timeout(timeout, run)

@@ -2,7 +2,7 @@
 
 use std::process::{Child, ExitStatus};
 
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Dies with the parent. `parent` is who it must be, if that is known: it may have gone already.
@@ -42,7 +42,7 @@ pub fn tend(child: &Child) -> u8 {
             return super::START_FAILED;
         };
         loop {
-            while let Ok(Some((who, status))) = waitpid(None, WaitOptions::NOHANG) {
+            while let Ok(Some((who, status))) = wait(WaitOptions::NOHANG) {
                 if Some(who) == pid {
                     return code(status.exit_status(), status.terminating_signal());
                 }
