@@ -239,8 +239,8 @@ mod tests {
         let slow = Options { stop_delay: Duration::from_secs(60), ..Options::default() };
         let wait = next(&running, &slow, Duration::ZERO, ADDRESS, NOW);
         assert_eq!(wait, Step::Wait(Duration::from_secs(30)), "never longer than its grace");
-        let mut never = new.clone();
-        never.metadata.deletion_timestamp = running.metadata.deletion_timestamp.clone();
+        let mut never = new;
+        never.metadata.deletion_timestamp = running.metadata.deletion_timestamp;
         assert_eq!(step(&never, 0), Step::Remove(None));
         never.metadata.deletion_grace_period_seconds = Some(0);
         never.metadata.finalizers = Some(vec!["batch.kubernetes.io/job-tracking".to_owned()]);
