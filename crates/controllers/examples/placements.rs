@@ -23,13 +23,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let beside = json!({"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
         {"weight": 1, "podAffinityTerm": {"topologyKey": "zone", "labelSelector": selector}}]}}});
     for (what, extra) in [("plain", json!({})), ("spread over zones", spread), ("beside others", beside)] {
-        let (placed, seconds) = run(extra)?;
+        let (placed, seconds) = run(&extra)?;
         println!("{what}: {placed} pods, {:.0} pods/s", placed as f64 / seconds);
     }
     Ok(())
 }
 
-fn run(extra: Value) -> Result<(usize, f64), serde_json::Error> {
+fn run(extra: &Value) -> Result<(usize, f64), serde_json::Error> {
     let mut snapshot = Snapshot::default();
     for index in 0..NODES {
         let node: Node = serde_json::from_value(json!({

@@ -1,6 +1,11 @@
 //! Nodes that fall silent, on a whole API server in simulated time.
 
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on has failed")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::needless_pass_by_value,
+    reason = "a test that cannot go on has failed"
+)]
 
 use std::time::Duration;
 

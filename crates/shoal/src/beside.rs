@@ -60,7 +60,7 @@ impl Beside {
                     simulated::add(manager, nodes.clone());
                 }
             };
-            running.push(tokio::spawn(keep_running("controllers", client, register, stopped.clone())));
+            running.push(tokio::spawn(keep_running("controllers", client, register, stopped)));
         }
         Beside { stop, running }
     }

@@ -1,5 +1,7 @@
 //! Controllers beside the server and in processes of their own.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
 #[cfg(test)]
 mod process;
 

@@ -49,7 +49,7 @@ async fn address(call: &Call<'_>, node: &str) -> Outcome<(String, u16)> {
     let registry = call.server.registry();
     let nodes = registry.find("", "v1", "nodes").ok_or_else(unknown)?;
     let object = call.server.store.get(&nodes.table, node).await.ok_or_else(unknown)?;
-    let object = served(nodes, &*object)?;
+    let object = served(nodes, &object)?;
     let status = part(&object, "status");
     let addresses = list_at(status, "addresses");
     let by_type = |wanted: &str| addresses.iter().find(|address| str_at(address, "type") == wanted);

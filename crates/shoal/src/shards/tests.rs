@@ -125,7 +125,7 @@ impl Paper {
 
     fn status(&self) -> String {
         let snapshot = self.snapshot();
-        status_text(&snapshot, &view::view(&snapshot), false, false)
+        status_text(&snapshot, &view(&snapshot), false, false)
     }
 }
 
@@ -193,7 +193,7 @@ fn a_record_edited_by_hand_is_shown_with_a_warning_and_not_planned_on() {
     let mut object = paper.object();
     object["status"]["runs"] = json!(["0-63 owner=0 epoch=0"]);
     let snapshot = Snapshot::read(&object, &[], NOW);
-    let view = view::view(&snapshot);
+    let view = view(&snapshot);
     assert!(view.problems[0].contains("edited by hand"), "{:?}", view.problems);
     assert_eq!(view.replicas[0].status, "NoLease");
     let refused = dry_run(&snapshot, &Suppose::default()).unwrap_err();
@@ -215,12 +215,12 @@ fn names_and_messages_cannot_steer_the_terminal() {
 fn a_large_group_shares_cells_and_colours_come_only_when_asked_for() {
     let paper = Paper::shared(4096, &["a", "b", "c"]);
     let ids = ["a-x1", "b-x1", "c-x1"];
-    let plain = heat::heat_map(&paper.map, &ids, &[], false);
+    let plain = heat_map(&paper.map, &ids, &[], false);
     assert!(plain.starts_with("slots, 256 a line, 4 a cell: "), "{plain}");
     assert_eq!(plain.lines().count(), 17);
     assert!(plain.contains("AAA*BBB"), "{plain}");
     assert!(!plain.contains('\u{1b}'));
-    let coloured = heat::heat_map(&paper.map, &ids, &[(0, 5)], true);
+    let coloured = heat_map(&paper.map, &ids, &[(0, 5)], true);
     assert!(coloured.contains("\u{1b}[1;7;32mA\u{1b}[0m"), "the busiest cell is the brightest");
 }
 
