@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::Request;
-use process::Cluster;
 use process::client::{Client, Http1, Http2, Lines, MAPS, PATIENCE, config_map, exchange, get, post, whole};
+use process::{ALONE, Cluster};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 const WATCH: &str = "/api/v1/namespaces/default/configmaps?watch=1";
 const OPEN_WATCHES: &str = "apiserver_longrunning_requests";
 
 fn start() -> (Cluster, Client) {
-    let cluster = Cluster::start(&["up", "--ephemeral", "--port", "0"]);
+    let cluster = Cluster::start(&[&["up", "--ephemeral", "--port", "0"], &ALONE[..]].concat());
     let client = Client::of(&cluster);
     (cluster, client)
 }

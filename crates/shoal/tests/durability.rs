@@ -16,7 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::StatusCode;
 use process::client::{Client, Http1, Lines, MAPS, config_map, exchange, get, post, put};
-use process::{Cluster, in_shell};
+use process::{ALONE, Cluster, in_shell};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::Value;
 
@@ -24,7 +24,8 @@ const WRITERS: usize = 16;
 const WRITES: usize = 10_000;
 
 fn start(data: &Path) -> (Cluster, Client) {
-    let cluster = Cluster::start(&["up", "--port", "0", "--data-dir", data.to_str().unwrap()]);
+    let cluster =
+        Cluster::start(&[&["up", "--port", "0", "--data-dir", data.to_str().unwrap()], &ALONE[..]].concat());
     let client = Client::of(&cluster);
     (cluster, client)
 }
@@ -191,7 +192,10 @@ async fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().to_str().unwrap();
     // No file may grow beyond 512 KiB, as on a full disk. The signal that goes with it is ignored.
-    let limited = in_shell("trap '' XFSZ; ulimit -S -f 1024", &["up", "--port", "0", "--data-dir", data]);
+    let limited = in_shell(
+        "trap '' XFSZ; ulimit -S -f 1024",
+        &[&["up", "--port", "0", "--data-dir", data], &ALONE[..]].concat(),
+    );
     let mut cluster = Cluster::spawn(limited);
     let client = Client::of(&cluster);
     let mut sender = client.http1().await;
