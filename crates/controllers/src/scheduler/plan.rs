@@ -84,17 +84,18 @@ pub fn place(snapshot: &Snapshot, question: &Question<'_>) -> Result<Choice, Fai
     }
 }
 
-/// The best of the nodes; of equals the first.
+/// The best of the nodes; of equals the one with the fewest pods, then the first.
 fn best(cycle: &Cycle<'_>, can: &[usize]) -> Option<usize> {
     if let [only] = can {
         return Some(*only);
     }
     let nodes: Vec<&NodeInfo> = can.iter().map(|index| &cycle.snapshot.nodes()[*index]).collect();
     let scores = score::scores(cycle, &nodes);
-    let mut best: Option<(i64, usize)> = None;
-    for (index, score) in can.iter().zip(scores) {
-        if best.is_none_or(|(most, _)| score > most) {
-            best = Some((score, *index));
+    let mut best: Option<((i64, i64), usize)> = None;
+    for ((index, score), node) in can.iter().zip(scores).zip(nodes) {
+        let merit = (score, -node.pods);
+        if best.is_none_or(|(most, _)| merit > most) {
+            best = Some((merit, *index));
         }
     }
     best.map(|(_, index)| index)

@@ -295,6 +295,22 @@ fn pods_are_spread_softly_where_they_do_not_insist() {
 }
 
 #[test]
+fn pods_of_one_template_are_spread_over_nodes_of_any_size() {
+    let large = json!({"status": {"allocatable": {"cpu": "1000", "memory": "8Ti", "pods": "1000"}}});
+    let nodes: Vec<Arc<Node>> = ["n1", "n2", "n3"].iter().map(|name| node(name, large.clone())).collect();
+    let mut snapshot = cluster(&nodes);
+    let small = requests(json!({"cpu": "1m", "memory": "1Mi"}));
+    let mut chosen = Vec::new();
+    for name in ["p1", "p2", "p3"] {
+        let node = ask(&mut snapshot, small.clone()).unwrap();
+        put(&mut snapshot, name, &node, small.clone());
+        chosen.push(node);
+    }
+    chosen.sort();
+    assert_eq!(chosen, ["n1", "n2", "n3"]);
+}
+
+#[test]
 fn volumes_pull_pods_to_where_they_are() {
     let mut snapshot = zones();
     let required: NodeSelector = serde_json::from_value(json!({"nodeSelectorTerms": [

@@ -36,6 +36,9 @@ pub fn scores(cycle: &Cycle<'_>, nodes: &[&NodeInfo]) -> Vec<i64> {
     if cycle.spread.iter().any(|counts| !counts.constraint.hard) {
         add(SPREAD, spread::evenness(cycle, nodes));
     }
+    if pod.spread.is_empty() {
+        add(SPREAD, spread::apart(pod, nodes));
+    }
     if !cycle.affinity.liked.is_empty() {
         add(POD_AFFINITY, preference::pods(cycle, nodes));
     }

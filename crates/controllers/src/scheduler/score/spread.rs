@@ -1,7 +1,8 @@
 //! Soft topology spread: the fewer pods of the kind are near, the better.
 
-use super::BEST;
+use super::{BEST, stretch};
 use crate::scheduler::cycle::Cycle;
+use crate::scheduler::shape::Shape;
 use crate::scheduler::snapshot::NodeInfo;
 
 /// How even the spread would be. Labels with more values weigh more; a node without the label is worst.
@@ -28,4 +29,13 @@ pub fn evenness(cycle: &Cycle<'_>, nodes: &[&NodeInfo]) -> Vec<i64> {
         Some(value) => BEST * (most + least - value) / most,
     };
     raw.into_iter().map(score).collect()
+}
+
+/// Where a pod does not say how it is spread: the fewer pods of its own template are on the node, the better.
+pub fn apart(pod: &Shape, nodes: &[&NodeInfo]) -> Vec<i64> {
+    let kin = |node: &&NodeInfo| {
+        let same = node.shapes.iter().find(|(shape, _)| shape.id == pod.id);
+        same.map_or(0, |(_, count)| i64::from(*count))
+    };
+    stretch(nodes.iter().map(kin).collect(), true)
 }
