@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-use crate::{demo, run, shards, up};
+use crate::{crds, demo, run, shards, up};
 
 /// A Kubernetes cluster in one small process
 #[derive(Parser)]
@@ -23,6 +23,7 @@ struct Cli {
 enum Command {
     Up(up::Args),
     Run(run::Args),
+    Crds(crds::Args),
     Shards(shards::Args),
     Demo(demo::Args),
     #[command(hide = true)]
@@ -40,6 +41,7 @@ pub fn run(started: Instant) -> anyhow::Result<()> {
         }
         // Its settings say how it logs.
         Command::Run(args) => on_runtime(run::run(args)),
+        Command::Crds(args) => crds::run(&args),
         Command::Shards(args) => {
             log_for_people("warn");
             on_runtime(shards::run(args))

@@ -2,6 +2,7 @@
 
 mod beside;
 mod cli;
+mod crds;
 mod data_dir;
 mod demo;
 mod in_process;

@@ -18,6 +18,9 @@ use super::tools::Tools;
 use crate::server::{Mode, Server};
 use crate::workspace::{Profile, Workspace};
 
+/// The uses play controllers and kubelets themselves, and count what is there.
+const ALONE: [&str; 2] = ["--without", "controllers,scheduler"];
+
 /// What all clients need.
 struct Ground<'a> {
     workspace: &'a Workspace,
@@ -89,7 +92,8 @@ impl Ground<'_> {
         let home = folder.join("home");
         std::fs::create_dir_all(&home).with_context(|| format!("creating {}", home.display()))?;
         let log = folder.join("server.log");
-        let server = Server::start(&self.binary, Mode::Ephemeral, &folder.join("kubeconfig"), &log)?;
+        let server =
+            Server::start_with(&self.binary, Mode::Ephemeral, &ALONE, &folder.join("kubeconfig"), &log)?;
         command
             .env("KUBECONFIG", &server.kubeconfig)
             .env("HOME", &home)
