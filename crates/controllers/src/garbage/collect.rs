@@ -44,7 +44,10 @@ impl Collector {
                 self.graph.lock().owner_is_absent(&owner.uid);
             }
         }
-        let decision = self.graph.lock().decide(&object.uid);
+        let (decision, owners) = {
+            let graph = self.graph.lock();
+            (graph.decide(&object.uid), graph.owners_of(&object.uid))
+        };
         if decision == Decision::Keep {
             return Ok(Action::done());
         }
@@ -54,7 +57,7 @@ impl Collector {
         };
         match decision {
             Decision::Keep => {}
-            Decision::Delete(policy) => return self.delete(&object, &live, policy).await,
+            Decision::Delete(policy) => return self.delete(&object, &live, &owners, policy).await,
             Decision::Forget(owners) => self.forget_owners(&object, &live, &owners).await?,
             Decision::Finish => self.remove_finalizer(&object, &live, FOREGROUND).await?,
             Decision::Orphan(dependents) => {
@@ -96,9 +99,15 @@ impl Collector {
         Ok(found.map(|found| found.metadata).filter(|found| found.uid.as_deref() == Some(&*object.uid)))
     }
 
-    async fn delete(&self, object: &Identity, live: &ObjectMeta, policy: Policy) -> Result<Action> {
-        let owners = live.owner_references.clone().unwrap_or_default();
-        if live.deletion_timestamp.is_some() || !self.graph.lock().has_owners(&object.uid, &plain(owners)) {
+    /// Deletes an object whose owners, as far as was known, are gone.
+    async fn delete(
+        &self,
+        object: &Identity,
+        live: &ObjectMeta,
+        gone: &[OwnerReference],
+        policy: Policy,
+    ) -> Result<Action> {
+        if !may_delete(live, gone) {
             // The watch has yet to show what the server knows; then it is looked at again.
             return Ok(Action::done());
         }
@@ -185,6 +194,13 @@ fn api(client: &Client, kind: &Kind, namespace: &str) -> Api<DynamicObject> {
     }
 }
 
+/// Whether an object is still the one that its deletion was decided for: not what is known by now, but what was known
+/// then. Who has no owner any more was made an orphan meanwhile.
+fn may_delete(live: &ObjectMeta, gone: &[OwnerReference]) -> bool {
+    let owners = plain(live.owner_references.clone().unwrap_or_default());
+    live.deletion_timestamp.is_none() && !owners.is_empty() && owners == gone
+}
+
 /// References as watches show them: a flag that is false and one that is absent are the same.
 fn plain(mut owners: Vec<OwnerReference>) -> Vec<OwnerReference> {
     for owner in &mut owners {
@@ -192,4 +208,27 @@ fn plain(mut owners: Vec<OwnerReference>) -> Vec<OwnerReference> {
         owner.block_owner_deletion = owner.block_owner_deletion.filter(|set| *set);
     }
     owners
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_that_was_orphaned_since_the_decision_is_kept() {
+        let owner = |uid: &str, controller| OwnerReference {
+            uid: uid.to_owned(),
+            controller,
+            ..OwnerReference::default()
+        };
+        let live = |owners: &[OwnerReference]| ObjectMeta {
+            owner_references: Some(owners.to_vec()),
+            ..ObjectMeta::default()
+        };
+        let gone = [owner("a", None)];
+        assert!(may_delete(&live(&[owner("a", Some(false))]), &gone));
+        assert!(!may_delete(&live(&[]), &gone), "orphaned");
+        assert!(!may_delete(&live(&[owner("b", None)]), &gone), "adopted by another");
+        assert!(!may_delete(&ObjectMeta::default(), &[]), "never owned");
+    }
 }

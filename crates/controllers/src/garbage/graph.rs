@@ -246,9 +246,9 @@ impl Graph {
         nodes.filter(|identity| *identity.kind == *kind).cloned().collect()
     }
 
-    /// Whether these are the owners of an object that are known.
-    pub fn has_owners(&self, uid: &str, owners: &[OwnerReference]) -> bool {
-        self.nodes.get(uid).is_some_and(|node| node.owners == owners)
+    /// The owners that an object is known to have.
+    pub fn owners_of(&self, uid: &str) -> Vec<OwnerReference> {
+        self.nodes.get(uid).map(|node| node.owners.clone()).unwrap_or_default()
     }
 
     /// How many objects are known.

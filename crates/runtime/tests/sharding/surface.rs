@@ -7,8 +7,10 @@ use k8s_openapi::api::core::v1::{ConfigMap, Event};
 use kube::ResourceExt;
 use kube::api::{Api, ListParams};
 use parking_lot::Mutex;
-use serde_json::json;
-use shoal_runtime::shard::{Reassigned, ShardListener, Shards};
+use serde_json::{Value, json};
+use shoal_runtime::config::{LogFormat, Logging};
+use shoal_runtime::logging;
+use shoal_runtime::shard::{NodeInfo, NodeStatus, Reassigned, ShardListener, Shards};
 use shoal_runtime::{Action, Context, Controller, Manager, ResourceHandler, Result};
 
 use crate::harness::{Notes, Replica, SLOTS, World, config, options, settled, within};
@@ -275,4 +277,73 @@ async fn settings_that_are_not_safe_are_refused_by_key_before_anything_starts() 
     let builder = Manager::builder("web").client(world.client()).config(bad).embedded();
     let error = builder.sharded(options("a")).build().await.err().unwrap().to_string();
     assert!(error.contains("node.nodeTimeout"), "{error}");
+}
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_moves_and_who_is_well_is_logged_and_can_be_watched() {
+    let world = World::new().await;
+    let log = Log::default();
+    let (written, settings) = (log.clone(), Logging { level: "info".to_owned(), format: LogFormat::Json });
+    let (subscriber, _level) =
+        logging::subscriber(&settings, world.cluster.clock(), move || written.clone(), Vec::new()).unwrap();
+    let _guard = tracing::subscriber::set_default(subscriber);
+
+    let a = world.replica("a").await;
+    settled(&[&a]).await;
+    let mut nodes = a.sharding.watch_nodes();
+    let b = world.replica_with(options("b").address("10.0.0.2:8080"), world.controller("b")).await;
+    settled(&[&a, &b]).await;
+    let (first, second) = (a.sharding.id().unwrap().to_string(), b.sharding.id().unwrap().to_string());
+    let seen = nodes
+        .wait_for(|nodes| {
+            let slots = |node: &NodeInfo| node.shards.iter().map(|range| range.len()).sum::<u32>();
+            nodes.iter().any(|node| {
+                (&*node.name, &*node.address, node.status, slots(node))
+                    == ("b", "10.0.0.2:8080", NodeStatus::Healthy, SLOTS / 2)
+            })
+        })
+        .await
+        .unwrap()
+        .len();
+    assert_eq!(seen, 2);
+    b.crash().await;
+    within(60, "b is seen unwell", || {
+        let unwell = |node: &NodeInfo| &*node.name == "b" && node.status == NodeStatus::Unhealthy;
+        a.sharding.nodes().iter().any(unwell)
+    })
+    .await;
+    settled(&[&a]).await;
+
+    let text = String::from_utf8(log.0.lock().clone()).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let health: Vec<(&Value, &Value)> = lines
+        .iter()
+        .filter(|line| line["message"] == "Node health status changed")
+        .map(|line| (&line["node_id"], &line["status"]))
+        .collect();
+    assert!(health.contains(&(&json!(second), &json!("Healthy"))), "{health:?}");
+    let moved = |from: &str, to: &str| {
+        lines.iter().filter(|line| line["message"] == "Shard assignment changed").any(|line| {
+            let old = line["old_assignment"].as_object().unwrap();
+            let new = line["new_assignment"].as_object().unwrap();
+            old.values().all(|owner| owner == from)
+                && new.values().all(|owner| owner == to)
+                && !new.is_empty()
+        })
+    };
+    assert!(moved(&first, &second) && moved(&second, &first), "{text}");
 }
