@@ -2,15 +2,17 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
-use shoal_objects::Clock;
+use shoal_objects::{Clock, Timestamp};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::ChildStdin;
 use tokio::sync::{Mutex, mpsc};
 
 use super::worker::Event;
+use crate::limits::cgroup::Cgroup;
 use crate::logs::{Log, Stream};
 use crate::process::{LaunchError, Launcher, Started, Streams, terminate};
 use crate::sandbox::{Join, Spec};
@@ -25,6 +27,8 @@ pub struct Run {
     pub id: String,
     /// Its name in the pod.
     pub container: String,
+    /// When it was started.
+    pub since: Timestamp,
     /// Its log.
     pub log: Log,
     /// The container's first process.
@@ -35,6 +39,10 @@ pub struct Run {
     pub terminal: Option<Terminal>,
     /// Its input, if it has one that is not a terminal.
     pub input: Mutex<Option<ChildStdin>>,
+    /// Its cgroup, if it has one.
+    pub cgroup: Option<Cgroup>,
+    /// It was killed because of its memory.
+    exceeded_memory: AtomicBool,
     join: Join,
     dir: PathBuf,
     launcher: Launcher,
@@ -56,6 +64,8 @@ pub struct Order {
     pub stdin: bool,
     /// Whether it has a terminal.
     pub tty: bool,
+    /// Its cgroup, if it has one.
+    pub cgroup: Option<Cgroup>,
 }
 
 /// Starts a container; its end is told to `events`.
@@ -74,6 +84,7 @@ pub async fn start(
         env: order.spec.env.clone(),
         working_dir: order.spec.working_dir.clone(),
         network: order.spec.network.clone(),
+        cgroup: order.spec.cgroup.clone(),
         user: order.spec.user,
         group: order.spec.group,
         ..Join::default()
@@ -83,11 +94,14 @@ pub async fn start(
     let run = Arc::new(Run {
         id: order.id.clone(),
         container: order.container.clone(),
+        since: clock.now(),
         log: log.clone(),
         pid,
         outer: child.id().and_then(|id| i32::try_from(id).ok()).unwrap_or(0),
         terminal: terminal.clone(),
         input: Mutex::new(child.stdin.take()),
+        cgroup: order.cgroup,
+        exceeded_memory: AtomicBool::new(false),
         join: Join { pid, namespaces, ..join },
         dir: order.dir,
         launcher: launcher.clone(),
@@ -151,6 +165,18 @@ impl Run {
             true => terminate(self.pid, Signal::KILL),
             false => terminate(self.outer, Signal::KILL),
         }
+    }
+
+    /// Ends everything in the container because it has more memory than it may.
+    pub fn kill_for_memory(&self) {
+        self.exceeded_memory.store(true, Ordering::Release);
+        self.kill();
+    }
+
+    /// Whether it ended because of its memory.
+    pub fn has_exceeded_memory(&self) -> bool {
+        let by_kernel = || self.cgroup.as_ref().is_some_and(Cgroup::has_exceeded_memory);
+        self.exceeded_memory.load(Ordering::Acquire) || by_kernel()
     }
 
     /// Starts another command in the container.

@@ -30,6 +30,7 @@ pub fn run(path: &str) -> u8 {
 }
 
 fn start(spec: &Spec, path: &str) -> Result<u8, String> {
+    super::enter_cgroup(spec.cgroup.as_ref())?;
     let isolated = isolate(getuid().as_raw(), getgid().as_raw(), 0, 0);
     // Between the two: new users need a single thread, and after new pids no thread can be made.
     let supervisor = spec.network.clone().and_then(|network| Supervisor::new(network).ok());
