@@ -116,6 +116,7 @@ impl Core {
             part: 0,
             sides: Sides::new(client.clone(), source.clone(), options.watch.clone()),
             counted: 0,
+            obeys: false,
         };
         let task = tokio::spawn(follower.run(orders)).abort_handle();
         Core {
@@ -373,6 +374,8 @@ struct Follower {
     sides: Sides,
     /// Bytes that are in the figures.
     counted: u64,
+    /// Whether the server obeyed the last shard selector of a list; only lists say so.
+    obeys: bool,
 }
 
 /// What a follower has to do next.
@@ -462,8 +465,12 @@ impl Follower {
             }
             Command::Narrow(part) if self.sides.is_empty() => {
                 let known = self.progress.borrow().revision.clone();
+                let shard = part.shard.clone().filter(|_| self.obeys);
                 match known {
-                    Some(known) => self.watcher.resume_with(part.shard, part.labels, known),
+                    Some(known) => {
+                        self.watcher.resume_with(part.shard, part.labels, known);
+                        self.progress.send_modify(|progress| progress.shard = shard);
+                    }
                     None => self.watcher.reshard(part.shard, part.labels),
                 }
             }
@@ -483,6 +490,9 @@ impl Follower {
     fn join(&mut self, side: Side, listed: &Listed) {
         let Some(known) = self.progress.borrow().revision.clone() else { return };
         self.writer.complete_part(&listed.changes, &side.covers, &listed.revision);
+        if side.part.shard.is_some() {
+            self.obeys = listed.shard.is_some();
+        }
         self.part = side.number;
         let (mut revision, mut shard) = (known.clone(), self.progress.borrow().shard.clone());
         if let Some(then) = side.then {
@@ -491,7 +501,7 @@ impl Follower {
                 return self.reshard(then, side.number);
             };
             self.writer.told_up_to(&known);
-            shard = listed.shard.as_ref().and(then.shard.clone());
+            shard = then.shard.clone().filter(|_| self.obeys);
             self.watcher.resume_with(then.shard, then.labels, from.clone());
             revision = from.clone();
         }
@@ -517,6 +527,9 @@ impl Follower {
             }
             Step::Complete { revision, shard } => {
                 self.writer.complete(&revision);
+                if self.watcher.selects() {
+                    self.obeys = shard.is_some();
+                }
                 let (streams, part) = (self.watcher.streams(), self.part);
                 self.progress.send_modify(|progress| {
                     let revision = Some(revision);

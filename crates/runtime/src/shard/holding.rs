@@ -338,7 +338,7 @@ mod tests {
         holding.close(SlotRange::one(2));
         holding.set_deadline(holding.now() + Duration::from_secs(10), MARGIN);
         assert_eq!(holding.take_missed(), [0, 1], "what is not open comes with its opening");
-        assert_eq!(holding.take_missed(), []);
+        assert!(holding.take_missed().is_empty());
     }
 
     #[tokio::test(start_paused = true)]

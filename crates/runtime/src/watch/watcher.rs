@@ -238,6 +238,11 @@ impl Watcher {
         }
     }
 
+    /// Whether a shard selector is asked for.
+    pub fn selects(&self) -> bool {
+        self.source.scope.shard.is_some()
+    }
+
     /// Bytes of pages and events so far.
     pub fn received(&self) -> u64 {
         self.received
