@@ -1,6 +1,6 @@
 //! Takes the steps of a watcher into the store: what is new, what is old news, what is gone.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use super::delta::{ChangeKind, Origin};
@@ -37,6 +37,8 @@ pub(crate) struct Writer {
     restored: bool,
     /// What is not there after a list at this revision was gone then.
     floor: Option<Revision>,
+    /// The same for parts that were listed alone, the latest last, as long as the watch is not there.
+    part_floors: Vec<(Filter, Revision)>,
 }
 
 /// What is to be done about one object.
@@ -75,6 +77,7 @@ impl Writer {
             listing: false,
             restored: false,
             floor: None,
+            part_floors: Vec::new(),
         }
     }
 
@@ -105,6 +108,45 @@ impl Writer {
         self.listing = false;
         self.restored = false;
         self.floor = Some(revision.clone());
+        self.forget_floors(revision);
+    }
+
+    /// A part was listed alone, beside the watch, at this revision: what was not in it is gone. What is held in a later version came
+    /// by the watch and stays.
+    pub fn complete_part(&mut self, changes: &[Change], covers: &Filter, revision: &Revision) {
+        Stats::count(&self.stats.lists);
+        let listed: HashSet<ObjectKey> =
+            changes.iter().filter_map(|change| self.key(&change.record)).collect();
+        self.apply(changes);
+        let gone = self.store.list(None, |object| {
+            covers(object) && !listed.contains(object.key()) && revision.covers(object.resource_version())
+        });
+        for chunk in gone.chunks(BATCH) {
+            let mut batch = self.store.batch();
+            for object in chunk {
+                self.stats.count_change(ChangeKind::Deleted);
+                batch.remove(object.key(), ChangeKind::Deleted, Origin::Relist);
+            }
+        }
+        self.part_floors.push((covers.clone(), revision.clone()));
+    }
+
+    /// The watch has told everything up to there; perhaps some of it will be told again.
+    pub fn told_up_to(&mut self, revision: &Revision) {
+        if self.floor.as_ref().is_none_or(|floor| revision.covers(floor)) {
+            self.floor = Some(revision.clone());
+        }
+    }
+
+    /// The watch has come this far: old news about parts come no more.
+    pub fn forget_floors(&mut self, revision: &Revision) {
+        self.part_floors.retain(|(_, floor)| !revision.covers(floor));
+    }
+
+    /// What of this object is older and not held was gone then.
+    fn floor_of(&self, object: &Encoded) -> Option<&Revision> {
+        let part = self.part_floors.iter().rev().find(|(covers, _)| covers(object));
+        part.map(|(_, floor)| floor).or(self.floor.as_ref())
     }
 
     /// From now on only these objects are in scope. Others are evicted now; those that come into scope come with a list.
@@ -220,7 +262,7 @@ impl Writer {
         let version = new.resource_version();
         let Some(held) = held else {
             let live = !self.listing && kind != Kind::Present;
-            let before_list = live && self.floor.as_ref().is_some_and(|floor| floor.covers(version));
+            let before_list = live && self.floor_of(new).is_some_and(|floor| floor.covers(version));
             let is_late = before_list || self.tombstones.covers(new.key(), version);
             return if is_late { Verdict::Stale } else { Verdict::Insert };
         };

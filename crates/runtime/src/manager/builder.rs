@@ -33,6 +33,7 @@ const STOP_DEADLINE: Duration = Duration::from_secs(25);
 pub struct Builder {
     name: String,
     client: Option<Client>,
+    places: Option<client::Places>,
     client_options: client::Options,
     config: Option<Source>,
     election: bool,
@@ -56,6 +57,7 @@ impl Builder {
         Builder {
             name: name.to_owned(),
             client: None,
+            places: None,
             client_options: client::Options::default(),
             config: None,
             election: false,
@@ -75,10 +77,18 @@ impl Builder {
         }
     }
 
-    /// Talks to this cluster. Without it, the cluster is found by [`client::infer`].
+    /// Talks to this cluster. Without it, the cluster is found by [`client::infer`]. Leases of a sharded manager are then renewed
+    /// by this client, too, and not over a connection of their own: see [`Builder::places`].
     #[must_use]
     pub fn client(mut self, client: Client) -> Builder {
         self.client = Some(client);
+        self
+    }
+
+    /// Looks for the cluster here, instead of where this process would look.
+    #[must_use]
+    pub fn places(mut self, places: client::Places) -> Builder {
+        self.places = Some(places);
         self
     }
 
@@ -230,7 +240,7 @@ impl Builder {
         let options = client::Options { timeout, ..self.client_options.clone() };
         let client = match &self.client {
             Some(client) => client::instrumented(client.clone(), &options),
-            None => client::infer(&options).await?,
+            None => client::infer_from(&self.where_to_look(), &options).await?,
         };
         let metrics = Metrics::default();
         let at_once = config.reconcile_config.max_concurrent.clamp(1, Semaphore::MAX_PERMITS);
@@ -339,6 +349,16 @@ impl Builder {
         }
     }
 
+    fn where_to_look(&self) -> client::Places {
+        self.places.clone().unwrap_or_else(client::Places::of_this_process)
+    }
+
+    /// How coordination gets a client of its own: as this manager got its.
+    fn connect(&self) -> Option<shard::Connect> {
+        let options = client::Options { limit: None, ..self.client_options.clone() };
+        self.client.is_none().then(|| shard::Connect { places: self.where_to_look(), options })
+    }
+
     fn share(
         &self,
         options: &ShardingOptions,
@@ -356,6 +376,7 @@ impl Builder {
                 host: &host,
                 config: &config,
                 client: client.clone(),
+                connect: self.connect(),
                 clock: self.clock.clone(),
                 entropy: self.entropy.clone(),
                 monotonic: self.monotonic.clone().unwrap_or_else(Monotonic::system),

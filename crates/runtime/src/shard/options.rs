@@ -293,7 +293,9 @@ impl ShardingOptions {
         }
         if self.function == KeyFunction::RootOwner {
             problems.push(
-                "sharding.key: root-owner cannot be computed from one object's metadata: use uid, namespace, namespaced-name or a key of your own"
+                "sharding.key: root-owner cannot be safe, because the topmost owner does not stand in the object and can change: children go \
+                 with their owner anyway; use namespace to keep more together, uid, namespaced-name, or a key of your own \
+                 (docs/sharding.md says why)"
                     .to_owned(),
             );
         }

@@ -118,6 +118,8 @@ pub struct Replica {
     pub gone: Option<Micros>,
     /// Whether it was killed, not asked.
     pub killed: bool,
+    /// Until then it may end itself, because it was stopped or cut off.
+    excused_until: Micros,
 }
 
 impl Fleet {
@@ -163,7 +165,16 @@ impl Fleet {
         let process = Some(Process::spawn(&mut command)?);
         let revision = revision.to_owned();
         let pauses = Vec::new();
-        self.replicas.push(Replica { name, revision, process, trail, pauses, gone: None, killed: false });
+        self.replicas.push(Replica {
+            name,
+            revision,
+            process,
+            trail,
+            pauses,
+            gone: None,
+            killed: false,
+            excused_until: 0,
+        });
         Ok(at)
     }
 
@@ -185,6 +196,7 @@ impl Fleet {
         self.signal(at, Signal::STOP);
         let now = self.now();
         self.replicas[at].pauses.push((now, Micros::MAX));
+        self.replicas[at].excused_until = Micros::MAX;
     }
 
     /// SIGCONT.
@@ -193,7 +205,21 @@ impl Fleet {
         if let Some(pause) = self.replicas[at].pauses.last_mut() {
             pause.1 = now;
         }
+        self.replicas[at].excused_until = now + self.excuse();
         self.signal(at, Signal::CONT);
+    }
+
+    /// Nobody reaches the API server from now on, or everybody does again.
+    pub fn cut_off(&mut self, cut: bool) {
+        let until = if cut { Micros::MAX } else { self.now() + self.excuse() };
+        for at in self.running() {
+            self.replicas[at].excused_until = until;
+        }
+    }
+
+    /// Whoever stood still or was cut off has ended itself by then, or need not: its work was over, or its Lease was renewed.
+    fn excuse(&self) -> Micros {
+        u64::try_from(self.lease.as_micros()).unwrap_or(Micros::MAX)
     }
 
     /// SIGTERM.
@@ -231,8 +257,8 @@ impl Fleet {
         }
     }
 
-    /// Starts replicas anew that ended themselves, as a cluster would: who was stopped for too long with work under way does that,
-    /// because nothing else is sure to stop the work. Any other end is an error. What happened, in words.
+    /// Starts replicas anew that ended themselves, as a cluster would: who was stopped or cut off for too long with work under way may do
+    /// that, because nothing else is sure to stop the work. Any other end is an error. What happened, in words.
     pub fn revive(&mut self) -> anyhow::Result<Vec<String>> {
         let mut told = Vec::new();
         for at in 0..self.replicas.len() {
@@ -240,7 +266,8 @@ impl Fleet {
             self.replicas[at].process = None;
             self.replicas[at].gone = Some(self.now());
             let name = self.replicas[at].name.clone();
-            if status.signal() != Some(Signal::ABORT.as_raw()) {
+            let excused = self.now() <= self.replicas[at].excused_until;
+            if status.signal() != Some(Signal::ABORT.as_raw()) || !excused {
                 bail!("{name} ended with {status}: {}", self.last_words(at));
             }
             let revision = self.replicas[at].revision.clone();
