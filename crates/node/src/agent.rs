@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 
 use crate::addresses::{Addresses, advertised};
 use crate::directory::Directory;
+use crate::dns;
 use crate::images::{Image, ImageTable, Unresolved, find_command};
 use crate::kubelet_api::{self, ServerIdentity};
 use crate::pod::launch::write_files;
@@ -159,6 +160,14 @@ pub async fn run(config: Config, client: Client, stop: Stop) -> Result<(), Agent
         images: config.images,
         directory: directory.clone(),
     });
+    match dns::serve(directory.clone()).await {
+        Ok((address, serving)) => {
+            directory.set_dns(address);
+            tasks.spawn(serving);
+        }
+        // Names still stand in the pods' /etc/hosts.
+        Err(error) => tracing::warn!(%error, "the cluster has no name server"),
+    }
     let resolving = directory.clone();
     node.launcher.set_resolver(Box::new(move |address| resolving.resolve(address)));
     if let Some(identity) = &config.server {

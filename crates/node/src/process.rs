@@ -78,6 +78,25 @@ pub struct Started {
     pub terminal: Option<Terminal>,
 }
 
+/// A command in a running container. When this is dropped before its end, it is killed with all of its process group:
+/// the stage that started it would leave it behind.
+pub struct Joined {
+    /// The stage; it ends as the command does.
+    pub child: Child,
+    /// The terminal, if it has one.
+    pub terminal: Option<Terminal>,
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        // None once it was waited for: the number may be another's then.
+        let stage = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        if let Some(stage) = stage {
+            let _ = rustix::process::kill_process_group(stage, Signal::KILL);
+        }
+    }
+}
+
 impl Launcher {
     /// A launcher; `program` is how this program is told to be a sandbox.
     pub fn new(program: Vec<String>, entropy: Entropy) -> std::io::Result<Launcher> {
@@ -137,6 +156,8 @@ impl Launcher {
         let spawned = self.spawn("run", &path, streams).await;
         let result = async {
             let (mut child, terminal) = spawned?;
+            // Waiting closes the input otherwise.
+            let input = child.stdin.take();
             let reported = tokio::select! {
                 biased;
                 report = report => report.ok(),
@@ -147,6 +168,7 @@ impl Launcher {
             };
             match reported {
                 Some((Report::Started { namespaces, .. }, pid)) => {
+                    child.stdin = input;
                     Ok(Started { child, pid, namespaces, terminal })
                 }
                 Some((Report::Resolve { .. }, _)) => Err(LaunchError::Refused("an odd report".to_owned())),
@@ -172,12 +194,13 @@ impl Launcher {
         mut join: Join,
         dir: &Path,
         streams: Streams,
-    ) -> Result<(Child, Option<Terminal>), LaunchError> {
+    ) -> Result<Joined, LaunchError> {
         join.agent = process_id();
         join.tty = matches!(streams, Streams::Terminal(_));
         let path = dir.join(format!("{}.json", self.inner.entropy.uid()));
         write_private(&path, &serde_json::to_vec(&join).map_err(std::io::Error::other)?)?;
-        self.spawn("join", &path, streams).await
+        let (child, terminal) = self.spawn("join", &path, streams).await?;
+        Ok(Joined { child, terminal })
     }
 
     async fn spawn(

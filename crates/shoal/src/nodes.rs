@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -59,6 +60,12 @@ pub fn kubelet_client(pki: &Pki, clock: &Clock) -> anyhow::Result<shoal_apiserve
     shoal_apiserver::KubeletClient::new(pki.ca_pem(), &identity).map_err(anyhow::Error::msg)
 }
 
+/// Where the API server reaches pods of these nodes; other addresses are what they are.
+pub fn reach(addresses: &Addresses) -> shoal_apiserver::Reach {
+    let addresses = addresses.clone();
+    Arc::new(move |ip| addresses.reached(ip))
+}
+
 /// The nodes that run.
 #[derive(Default)]
 pub struct Nodes {
@@ -73,12 +80,11 @@ impl Nodes {
         clock: &Clock,
         (dir, api_server): (&Path, SocketAddr),
         count: u32,
-        images: &ImageTable,
+        (images, addresses): (&ImageTable, &Addresses),
     ) -> anyhow::Result<Nodes> {
         let program = std::env::current_exe().context("where is this program")?;
         let program = vec![program.to_string_lossy().into_owned(), SANDBOX.to_owned()];
         let entropy = Entropy::system();
-        let addresses = Addresses::new(&entropy);
         let mut nodes = Nodes::default();
         for number in 0..count {
             let name = if count == 1 { "shoal".to_owned() } else { format!("shoal-{number}") };

@@ -12,7 +12,7 @@ use tokio::sync::{Mutex, mpsc};
 
 use super::worker::Event;
 use crate::logs::{Log, Stream};
-use crate::process::{LaunchError, Launcher, Started, Streams, terminate};
+use crate::process::{Joined, LaunchError, Launcher, Started, Streams, terminate};
 use crate::sandbox::{Join, Spec};
 use crate::terminal::Terminal;
 
@@ -35,6 +35,8 @@ pub struct Run {
     pub terminal: Option<Terminal>,
     /// Its input, if it has one that is not a terminal.
     pub input: Mutex<Option<ChildStdin>>,
+    /// Whether its input ends with the first client that was attached to it.
+    pub stdin_once: bool,
     join: Join,
     dir: PathBuf,
     launcher: Launcher,
@@ -54,6 +56,8 @@ pub struct Order {
     pub log: PathBuf,
     /// Whether it has an input.
     pub stdin: bool,
+    /// Whether its input ends with the first client that was attached to it.
+    pub stdin_once: bool,
     /// Whether it has a terminal.
     pub tty: bool,
 }
@@ -88,6 +92,7 @@ pub async fn start(
         outer: child.id().and_then(|id| i32::try_from(id).ok()).unwrap_or(0),
         terminal: terminal.clone(),
         input: Mutex::new(child.stdin.take()),
+        stdin_once: order.stdin_once,
         join: Join { pid, namespaces, ..join },
         dir: order.dir,
         launcher: launcher.clone(),
@@ -139,6 +144,16 @@ async fn pump_terminal(terminal: Terminal, log: Log) {
     let _ = log.finish(Stream::Stdout, &mut rest);
 }
 
+/// The first 10 KiB of an output; the rest is read and forgotten, so that it does not hold up who writes it.
+async fn beginning(from: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
+    let mut text = Vec::new();
+    if let Some(mut from) = from {
+        let _ = (&mut from).take(10 * 1024).read_to_end(&mut text).await;
+        let _ = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
+    }
+    text
+}
+
 impl Run {
     /// Asks the command to end.
     pub fn terminate(&self) {
@@ -158,24 +173,20 @@ impl Run {
         &self,
         command: Vec<String>,
         streams: Streams,
-    ) -> Result<(tokio::process::Child, Option<Terminal>), LaunchError> {
+    ) -> Result<Joined, LaunchError> {
         let join = Join { command, ..self.join.clone() };
         self.launcher.join(join, &self.dir, streams).await
     }
 
-    /// Runs a command to its end: its exit code and what it printed, at most 10 KiB of it.
+    /// Runs a command to its end: its exit code and what it printed, at most 10 KiB of each output.
     pub async fn probe(&self, command: Vec<String>, timeout: Duration) -> Result<(i32, String), String> {
-        let (mut child, _) = self.exec(command, Streams::Pipes(false)).await.map_err(|e| e.to_string())?;
-        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let mut joined = self.exec(command, Streams::Pipes(false)).await.map_err(|e| e.to_string())?;
+        let (stdout, stderr) = (joined.child.stdout.take(), joined.child.stderr.take());
         let run = async {
-            let mut text = Vec::new();
-            if let Some(output) = stdout {
-                let _ = output.take(10 * 1024).read_to_end(&mut text).await;
-            }
-            if let Some(output) = stderr {
-                let _ = output.take(10 * 1024).read_to_end(&mut text).await;
-            }
-            let code = child.wait().await.map_or(255, crate::sandbox::exit_code);
+            let (mut text, errors, status) =
+                tokio::join!(beginning(stdout), beginning(stderr), joined.child.wait());
+            text.extend(errors);
+            let code = status.map_or(255, crate::sandbox::exit_code);
             (code, String::from_utf8_lossy(&text).trim().to_owned())
         };
         tokio::time::timeout(timeout, run)

@@ -173,7 +173,8 @@ pub fn is_sidecar(container: &Container) -> bool {
 /// What an earlier agent has told about a pod's containers: those that ran then are gone.
 pub fn remembered(pod: &Pod, now: Timestamp) -> Records {
     let Some(status) = &pod.status else { return Records::new() };
-    let all = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+    let all = status.init_container_statuses.iter().chain(&status.container_statuses);
+    let all = all.chain(&status.ephemeral_container_statuses).flatten();
     all.map(|status| (status.name.clone(), remembered_container(status, now))).collect()
 }
 

@@ -2,6 +2,7 @@
 
 mod check;
 mod grpc;
+mod tls;
 
 use std::sync::Arc;
 use std::time::Duration;
