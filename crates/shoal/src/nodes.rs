@@ -36,12 +36,21 @@ pub struct NodeArgs {
     /// More images: a YAML file that says which local commands they stand for
     #[arg(long, value_name = "FILE")]
     images: Option<PathBuf>,
+
+    /// Let pods go on when this process ends; the next start takes them over
+    #[arg(long, conflicts_with = "ephemeral")]
+    keep_pods: bool,
 }
 
 impl NodeArgs {
     /// How many nodes there are to be.
     pub fn count(&self, simulated: bool) -> u32 {
         self.nodes.unwrap_or(u32::from(!simulated))
+    }
+
+    /// Whether pods outlive the process.
+    pub fn keep_pods(&self) -> bool {
+        self.keep_pods
     }
 
     /// What images stand for.
@@ -80,7 +89,7 @@ impl Nodes {
         clock: &Clock,
         (dir, api_server): (&Path, SocketAddr),
         count: u32,
-        (images, addresses): (&ImageTable, &Addresses),
+        (images, addresses, keep_pods): (&ImageTable, &Addresses, bool),
     ) -> anyhow::Result<Nodes> {
         let program = std::env::current_exe().context("where is this program")?;
         let program = vec![program.to_string_lossy().into_owned(), SANDBOX.to_owned()];
@@ -105,6 +114,7 @@ impl Nodes {
                     images: images.clone(),
                     addresses: addresses.clone(),
                     api_server: Some(api_server),
+                    keep_pods,
                     server: Some(identity.clone()),
                     clock: clock.clone(),
                     entropy: entropy.clone(),

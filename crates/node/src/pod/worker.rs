@@ -13,6 +13,7 @@ use shoal_objects::Timestamp;
 use shoal_runtime::events::Severity;
 use tokio::sync::{mpsc, watch};
 
+use super::adopt::take_over;
 use super::container::{self, Order, Run, log_path};
 use super::plan::{Action, containers, ephemeral, plan};
 use super::record::{Exit, Records, State, remembered};
@@ -92,6 +93,8 @@ pub struct Worker {
     places: Option<volumes::Places>,
     tokens: volumes::Tokens,
     host_ports: Option<HostPorts>,
+    /// Containers of an earlier agent, whose surroundings are not there yet.
+    adopted: Vec<String>,
     /// When volumes are looked at again.
     refresh_at: Option<Timestamp>,
     /// When a run is ended by force.
@@ -118,8 +121,13 @@ impl Worker {
             started_at: now,
             ..Circumstances::default()
         };
-        let records = remembered(&pod, now);
+        let mut records = remembered(&pod, now);
+        let mut adopted = Vec::new();
+        if node.keep_pods {
+            adopted = take_over(&node, &pod, &view, &mut records, &sender);
+        }
         Worker {
+            adopted,
             node,
             pod,
             updates,
@@ -146,10 +154,10 @@ impl Worker {
             self.pod = self.updates.borrow_and_update().clone();
             let now = self.node.clock.now();
             self.check_deadline(now);
+            let mut retry = !self.surround_adopted().await;
             let ending = self.is_ending();
             let plan = plan(&self.pod, &self.records, ending, now);
             let mut wake_at = plan.wake_at;
-            let mut retry = false;
             let mut finished = false;
             for action in plan.actions {
                 match action {
@@ -203,6 +211,25 @@ impl Worker {
             self.refresh_volumes().await;
         }
         self.clean_up();
+    }
+
+    /// Volumes, ports and probes for containers that were taken over; false if it is to be tried again soon.
+    async fn surround_adopted(&mut self) -> bool {
+        if self.adopted.is_empty() || self.is_ending() {
+            return true;
+        }
+        let Ok(sources) = self.sources().await else { return false };
+        if self.places.is_none() && !self.prepare_volumes(&sources).await {
+            return false;
+        }
+        for name in std::mem::take(&mut self.adopted) {
+            let run = self.view.runs.lock().get(&name).cloned();
+            let (Some(run), Some(container)) = (run, self.find(&name)) else { continue };
+            let is_up = self.records.get(&name).is_some_and(|record| record.started);
+            let tasks = probes::watch(&self.pod, &container, &run, &self.view.local_ip, &self.sender, is_up);
+            self.probes.insert(name, tasks);
+        }
+        true
     }
 
     fn is_gone(&self) -> bool {
@@ -317,6 +344,7 @@ impl Worker {
             stdin: container.stdin == Some(true),
             stdin_once: container.stdin_once == Some(true),
             tty: container.tty == Some(true),
+            keep: self.node.keep_pods.then_some(attempt),
         };
         let _ = std::fs::remove_file(log_path(&self.view.dir, name, attempt - KEPT_LOGS));
         let started =
@@ -330,7 +358,7 @@ impl Worker {
             Ok(run) => {
                 self.view.runs.lock().insert(name.to_owned(), run.clone());
                 self.event(Some(name), Severity::Normal, "Started", format!("Started container {name}"));
-                let tasks = probes::watch(&self.pod, &container, &run, &self.view.local_ip, &self.sender);
+                let tasks = probes::watch(&self.pod, &container, &run, &self.view.local_ip, &self.sender, false);
                 self.probes.insert(name.to_owned(), tasks);
                 self.run_post_start(&container, &run);
             }

@@ -140,7 +140,8 @@ impl World {
         if head.starts_with("HTTP/1.1 404") {
             return Value::Null;
         }
-        serde_json::from_str(body).unwrap_or_else(|e| panic!("{path}: {e}: {answer}"))
+        let whole = if head.contains("transfer-encoding: chunked") { unchunked(body) } else { body.to_owned() };
+        serde_json::from_str(&whole).unwrap_or_else(|e| panic!("{path}: {e}: {answer}"))
     }
 
     /// Waits until an object is as wanted.
@@ -202,6 +203,17 @@ impl World {
         })
         .unwrap_or_else(|why| panic!("{why}: {reason} of {pod}: {seen:#?}"));
     }
+}
+
+/// A body without the lengths of its parts.
+fn unchunked(mut body: &str) -> String {
+    let mut whole = String::new();
+    while let Some((length, rest)) = body.split_once("\r\n") {
+        let length = usize::from_str_radix(length, 16).unwrap();
+        whole.push_str(&rest[..length]);
+        body = rest[length..].trim_start_matches("\r\n");
+    }
+    whole
 }
 
 /// Looks until something is so.

@@ -10,6 +10,7 @@ mod exec;
 mod hooks;
 mod hostile;
 mod inside;
+mod keep;
 mod kubectl;
 mod logs;
 mod ports;
