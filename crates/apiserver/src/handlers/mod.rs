@@ -14,6 +14,7 @@ pub mod node_proxy;
 pub mod ownership;
 pub mod patch;
 pub mod pod_streams;
+pub mod proxy;
 pub mod repeated;
 pub mod reviews;
 pub mod scale;
