@@ -17,6 +17,7 @@ mod driver;
 mod holding;
 mod kinds;
 mod metrics;
+mod moves;
 mod notify;
 mod observe;
 mod options;
