@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::encoded::Encoded;
 use super::index::IndexFn;
@@ -69,6 +69,7 @@ enum Command {
         filter: Option<Filter>,
     },
     Filter(Filter),
+    Resync(Option<Duration>),
 }
 
 /// Which part of its kind a cache asks the server for.
@@ -154,6 +155,11 @@ impl Core {
     /// Evicts what is outside of the filter. Nothing new is asked for.
     pub fn narrow(&self, filter: Filter) {
         let _ = self.commands.send(Command::Filter(filter));
+    }
+
+    /// From now on, every object is told again after this time.
+    pub fn resync(&self, period: Option<Duration>) {
+        let _ = self.commands.send(Command::Resync(period));
     }
 
     /// Does not wait any longer after a failure: the server is there again.
@@ -323,14 +329,17 @@ struct Follower {
     part: u64,
 }
 
+/// Comes true once in each period, first after a whole one.
+fn ticks(period: Option<Duration>) -> Option<Interval> {
+    let period = period.filter(|period| !period.is_zero())?;
+    let mut ticks = tokio::time::interval_at(Instant::now() + period, period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    Some(ticks)
+}
+
 impl Follower {
     async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Command>) {
-        let period = self.resync.filter(|period| !period.is_zero());
-        let mut resync = period.map(|period| {
-            let mut ticks = tokio::time::interval_at(Instant::now() + period, period);
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-            ticks
-        });
+        let mut resync = ticks(self.resync);
         loop {
             let happened = {
                 let next = self.watcher.next();
@@ -365,6 +374,11 @@ impl Follower {
                     self.part = number;
                 }
                 Err(Some(Command::Filter(filter))) => self.writer.set_filter(Some(filter)),
+                Err(Some(Command::Resync(period))) if period == self.resync => {}
+                Err(Some(Command::Resync(period))) => {
+                    self.resync = period;
+                    resync = ticks(period);
+                }
                 Err(None) => return,
             }
         }
