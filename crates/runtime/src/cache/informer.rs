@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::encoded::Encoded;
 use super::index::IndexFn;
@@ -79,6 +79,7 @@ enum Command {
     Narrow(Part),
     /// Wait no longer after a failure.
     Hurry,
+    Resync(Option<Duration>),
 }
 
 /// Which part of its kind a cache asks the server for.
@@ -113,6 +114,7 @@ impl Core {
             stats: stats.clone(),
             progress,
             resync: options.resync,
+            ticks: ticks(options.resync),
             part: 0,
             sides: Sides::new(client.clone(), source.clone(), options.watch.clone()),
             counted: 0,
@@ -184,6 +186,11 @@ impl Core {
     /// Evicts what is outside of the filter. Nothing new is asked for.
     pub fn narrow(&self, filter: Filter) {
         let _ = self.commands.send(Command::Filter(filter));
+    }
+
+    /// From now on, every object is told again after this time.
+    pub fn resync(&self, period: Option<Duration>) {
+        let _ = self.commands.send(Command::Resync(period));
     }
 
     /// Does not wait any longer after a failure: the server is there again.
@@ -369,6 +376,7 @@ struct Follower {
     stats: Arc<Stats>,
     progress: watch::Sender<Progress>,
     resync: Option<Duration>,
+    ticks: Option<Interval>,
     /// The last change of the part that the next list of everything follows.
     part: u64,
     sides: Sides,
@@ -385,14 +393,16 @@ enum Happened {
     Order(Option<Command>),
 }
 
+/// Comes true once in each period, first after a whole one.
+fn ticks(period: Option<Duration>) -> Option<Interval> {
+    let period = period.filter(|period| !period.is_zero())?;
+    let mut ticks = tokio::time::interval_at(Instant::now() + period, period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    Some(ticks)
+}
+
 impl Follower {
     async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Command>) {
-        let period = self.resync.filter(|period| !period.is_zero());
-        let mut resync = period.map(|period| {
-            let mut ticks = tokio::time::interval_at(Instant::now() + period, period);
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-            ticks
-        });
         loop {
             let happened = {
                 let next = self.watcher.next();
@@ -400,7 +410,7 @@ impl Follower {
                 tokio::pin!(next, side);
                 loop {
                     let tick = async {
-                        match &mut resync {
+                        match &mut self.ticks {
                             Some(ticks) => ticks.tick().await,
                             None => std::future::pending().await,
                         }
@@ -476,6 +486,11 @@ impl Follower {
             }
             Command::Narrow(part) => self.sides.then(&part),
             Command::Hurry => self.watcher.hurry(),
+            Command::Resync(period) if period == self.resync => {}
+            Command::Resync(period) => {
+                self.resync = period;
+                self.ticks = ticks(period);
+            }
         }
     }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use shoal_objects::{Clock, Entropy};
-use tokio::sync::Semaphore;
 
+use super::limit::Limit;
 use super::phase::{Board, Phase};
 use super::recorders::Recorders;
 use super::signals::Signals;
@@ -243,7 +243,6 @@ impl Builder {
             None => client::infer_from(&self.where_to_look(), &options).await?,
         };
         let metrics = Metrics::default();
-        let at_once = config.reconcile_config.max_concurrent.clamp(1, Semaphore::MAX_PERMITS);
         let (queue_metrics, worker_metrics) = (QueueMetrics::default(), WorkerMetrics::default());
         metrics.register(|registry| {
             source.register(registry);
@@ -286,6 +285,9 @@ impl Builder {
             }
         };
         warn_of_restarts(&source);
+        let reconciles = Limit::new(&source);
+        let (caches, settings) = (informers.clone(), source.clone());
+        source.on_change(move |_| caches.set_resync(resync(&settings.current())));
         let sharding = match &self.sharding {
             None => None,
             Some(options) => Some(self.share(options, &client, &source, &recorders, &metrics, &health)?),
@@ -306,7 +308,7 @@ impl Builder {
             recorders,
             queue_metrics,
             worker_metrics,
-            reconciles: Arc::new(Semaphore::new(at_once)),
+            reconciles,
             board,
             stopper,
             stop,
@@ -335,7 +337,6 @@ impl Builder {
     }
 
     fn informer_options(&self, config: &Config) -> InformerOptions {
-        let resync = config.reconcile_config.resync_period;
         InformerOptions {
             watch: WatchOptions {
                 list_timeout: config.informer.list_timeout,
@@ -344,7 +345,7 @@ impl Builder {
                 ..WatchOptions::default()
             },
             cache_size: config.informer.cache_size,
-            resync: (!resync.is_zero()).then_some(resync),
+            resync: resync(config),
             ..InformerOptions::default()
         }
     }
@@ -470,17 +471,18 @@ fn tell_of_rejections(source: &Source, recorder: &Recorder, namespace: &str) {
     });
 }
 
+/// How often every object is looked at again.
+fn resync(config: &Config) -> Option<Duration> {
+    Some(config.reconcile_config.resync_period).filter(|period| !period.is_zero())
+}
+
 /// Some settings are used once, at the start.
 fn warn_of_restarts(source: &Source) {
     let (settings, first) = (source.clone(), source.current());
     source.on_change(move |_| {
         let now = settings.current();
         let timers = |config: &Config| Timing::from(&config.state);
-        let at_start =
-            |config: &Config| (config.reconcile_config.resync_period, config.reconcile_config.max_concurrent);
         for (key, differs) in [
-            ("workers", now.workers != first.workers),
-            ("reconcileConfig.resyncPeriod, maxConcurrent", at_start(&now) != at_start(&first)),
             ("metrics", now.metrics != first.metrics),
             ("logging.format", now.logging.format != first.logging.format),
             ("state.leaseDuration, renewDeadline, retryPeriod", timers(&now) != timers(&first)),

@@ -114,7 +114,7 @@ pub(super) struct Life {
     /// Leases that were seen and not missed since.
     known: BTreeSet<ReplicaId>,
     /// The record that was last followed.
-    map: Option<Arc<ShardMap>>,
+    pub(super) map: Option<Arc<ShardMap>>,
     /// By slot: the epoch that the layer above was told it has, 0 for none.
     pub(super) gained: Vec<Epoch>,
     /// By slot: how many drains are under way.
@@ -361,7 +361,7 @@ impl Life {
             return Vec::new();
         }
         if let Some(now) = map.as_ref().filter(|_| !same) {
-            Reporter::map_changed(self.map.as_deref(), now);
+            self.map_changed(now);
         }
         self.map = map;
         let mut wanted = SlotSet::none(self.settings.identity.slots);

@@ -19,6 +19,7 @@ mod driver;
 mod holding;
 mod kinds;
 mod metrics;
+mod moves;
 mod notify;
 mod observe;
 mod options;

@@ -11,7 +11,7 @@ use crate::guards::{Guard, Guards};
 use crate::identity::ReplicaId;
 use crate::lease::{LeaseObject, LeaseRecord, NodeStatus};
 use crate::map::{Defect, Observed, ShardMap};
-use crate::members::{Members, NodeInfo};
+use crate::members::{Fate, Members, NodeInfo};
 use crate::plan::{Plan, ShardMapSpec};
 use crate::settings::Settings;
 use crate::slots::{Epoch, Slot, SlotRange};
@@ -154,6 +154,11 @@ impl Replica {
     /// All replicas as it sees them.
     pub fn nodes(&self, now: Moment) -> Vec<NodeInfo> {
         self.members.nodes(self.map().map(|map| &**map), now)
+    }
+
+    /// What became of a replica.
+    pub fn fate(&self, id: &ReplicaId) -> Fate {
+        self.members.fate(id)
     }
 
     /// Whether this life is over.
