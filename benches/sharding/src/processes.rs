@@ -52,11 +52,25 @@ pub fn run(shoal: &Path, quick: bool) -> Result<()> {
     let writes = figure("coordinationWritesPerSecond")? / figure("renewalsPerSecond")?;
     row("coordination writes at rest, N = 5 / (N/renew)", "–", Goal::AtMost(1.1), writes, "×", true)?;
     let rewritten = figure("objectsRewritten")?;
-    row("objects rewritten while 7 replicas join", "≥ 2 writes per move", Goal::AtMost(0.0), rewritten, "writes", true)?;
+    row(
+        "objects rewritten while 7 replicas join",
+        "≥ 2 writes per move",
+        Goal::AtMost(0.0),
+        rewritten,
+        "writes",
+        true,
+    )?;
     let added = figure("addedCreateSeconds")? * 1e3;
     row("added create latency, N = 5, median", "25 → 87 ms", Goal::AtMost(1.0), added, "ms", false)?;
     let moves = number("/restartMoves").context("no rolling restart was measured")?;
-    row("rolling restart: moves of the most restless slot", "most objects twice", Goal::AtMost(1.0), moves, "moves", true)?;
+    row(
+        "rolling restart: moves of the most restless slot",
+        "most objects twice",
+        Goal::AtMost(1.0),
+        moves,
+        "moves",
+        true,
+    )?;
     for (key, what) in [
         ("watchedBytes", "watch bytes of the busiest replica × N / of one alone, N = 2…8, worst"),
         ("cachedBytes", "cache of the fullest replica × N / of one alone, N = 2…8, worst"),

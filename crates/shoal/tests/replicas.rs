@@ -136,8 +136,7 @@ async fn a_process_that_is_busy_keeps_its_lease_and_one_that_hangs_loses_it() {
     let options = ShardingOptions::new().namespace("default").name("busy");
     let mut manager = manager.signals(false).listen(false).sharded(options).build().await.unwrap();
     manager.add(
-        Controller::of::<ConfigMap>("maps")
-            .reconcile(|_: Context<ConfigMap>| async { Ok(Action::done()) }),
+        Controller::of::<ConfigMap>("maps").reconcile(|_: Context<ConfigMap>| async { Ok(Action::done()) }),
     );
     let (sharding, stopper) = (manager.sharding().unwrap().clone(), manager.stopper());
     let running = tokio::spawn(manager.run());

@@ -246,11 +246,7 @@ impl Drop for Core {
 
 /// The earlier of two moments, if that can be told.
 fn earlier<'a>(a: &'a Revision, b: &'a Revision) -> Option<&'a Revision> {
-    if b.covers(a) {
-        Some(a)
-    } else {
-        a.covers(b).then_some(b)
-    }
+    if b.covers(a) { Some(a) } else { a.covers(b).then_some(b) }
 }
 
 /// `{"apiVersion":…,"kind":…,` as JSON.

@@ -320,3 +320,76 @@ impl Tombstones {
         self.by_key.get(key).is_some_and(|deleted| deleted.covers(version))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::pack::{Compression, Packing};
+    use super::super::siblings::KindShared;
+    use super::*;
+
+    fn writer() -> Writer {
+        let kind = Arc::new(KindShared { prefix: "{".into(), packing: Packing::new(Compression::None) });
+        Writer::new(Arc::new(Store::default()), Interner::new(kind), None, Arc::default())
+    }
+
+    fn held(writer: &Writer) -> Vec<String> {
+        let all = writer.store.list(None, |_| true);
+        all.iter().map(|object| format!("{}@{}", object.name(), object.resource_version())).collect()
+    }
+
+    /// `a…` are held since a list at 10, the watch is at 12, and `b…` are gained by a list at 20.
+    fn gained() -> Writer {
+        let mut writer = writer();
+        writer.begin(false);
+        writer.apply(&[Change::of(Kind::Present, "a1", 5), Change::of(Kind::Present, "a2", 6)]);
+        writer.complete(&Revision::Number(10));
+        writer.apply(&[Change::of(Kind::Modified, "a1", 12)]);
+        let part: Filter = Arc::new(|object| object.name().starts_with('b'));
+        writer.complete_part(
+            &[Change::of(Kind::Present, "b1", 3), Change::of(Kind::Present, "b2", 15)],
+            &part,
+            &Revision::Number(20),
+        );
+        writer.told_up_to(&Revision::Number(12));
+        writer
+    }
+
+    #[test]
+    fn a_part_that_is_listed_alone_leaves_everything_else_as_it_is() {
+        assert_eq!(held(&gained()), ["a1@12", "a2@6", "b1@3", "b2@15"]);
+    }
+
+    #[test]
+    fn old_news_about_a_part_that_was_listed_alone_bring_nothing_back() {
+        let mut writer = gained();
+        // The watch goes on from 12 for everything: b0 was deleted before the list, b2 changed before it.
+        writer.apply(&[
+            Change::of(Kind::Modified, "b0", 13),
+            Change::of(Kind::Modified, "b2", 14),
+            Change::of(Kind::Deleted, "b0", 16),
+            Change::of(Kind::Added, "a3", 17),
+            Change::of(Kind::Deleted, "b1", 21),
+            Change::of(Kind::Added, "b3", 22),
+        ]);
+        assert_eq!(held(&writer), ["a1@12", "a2@6", "a3@17", "b2@15", "b3@22"]);
+        writer.forget_floors(&Revision::Number(22));
+        assert!(writer.part_floors.is_empty());
+    }
+
+    #[test]
+    fn a_part_that_is_listed_again_loses_what_is_gone_and_keeps_what_is_newer() {
+        let mut writer = gained();
+        writer.apply(&[Change::of(Kind::Added, "b4", 25)]);
+        let part: Filter = Arc::new(|object| object.name().starts_with('b'));
+        writer.complete_part(&[Change::of(Kind::Present, "b2", 15)], &part, &Revision::Number(24));
+        assert_eq!(held(&writer), ["a1@12", "a2@6", "b2@15", "b4@25"]);
+    }
+
+    #[test]
+    fn news_that_the_watch_repeats_after_a_gain_bring_nothing_back() {
+        let mut writer = gained();
+        // Told already, up to 12: a0 came and went.
+        writer.apply(&[Change::of(Kind::Added, "a0", 11)]);
+        assert_eq!(held(&writer), ["a1@12", "a2@6", "b1@3", "b2@15"]);
+    }
+}

@@ -93,6 +93,21 @@ pub struct Change {
     pub record: Record,
 }
 
+#[cfg(test)]
+impl Change {
+    /// A change as it would come.
+    pub(crate) fn of(kind: Kind, name: &str, version: u64) -> Change {
+        let text = format!(
+            r#"{{"metadata":{{"name":"{name}","uid":"uid-of-{name}","resourceVersion":"{version}"}},"data":{{}}}}"#
+        );
+        let bytes = Bytes::from(text);
+        let trim = Trim { managed_fields: false, all_but_metadata: false };
+        let mut scanner = super::span::Scanner::new(&bytes);
+        let record = Record::scan(&bytes, &mut scanner, trim).unwrap_or_default();
+        Change { kind, record }
+    }
+}
+
 /// What a watcher tells.
 #[derive(Debug)]
 pub enum Step {

@@ -109,7 +109,10 @@ fn listed_shares(replica: &Replica, from: usize) -> Vec<f64> {
     let requests = replica.faults.requests();
     let lists = requests[from..].iter().filter(|request| {
         // A barrier asks for one object, to learn the newest revision.
-        request.contains("/configmaps?") && !request.contains("watch=true") && !request.contains("limit=1&") && !request.ends_with("limit=1")
+        request.contains("/configmaps?")
+            && !request.contains("watch=true")
+            && !request.contains("limit=1&")
+            && !request.ends_with("limit=1")
     });
     let share = |request: &String| {
         let bounds: Vec<u128> = request
@@ -142,9 +145,11 @@ async fn a_handover_costs_what_moves_and_not_everything_that_is_held() {
     tokio::time::sleep(Duration::from_secs(30)).await;
     for (replica, from) in [(&a, marks.0), (&b, marks.1)] {
         assert_eq!(listed_shares(replica, from), [0.0; 0], "a loss costs no list");
-        let last = replica.faults.requests().into_iter().rfind(|request| {
-            request.contains("/configmaps?") && request.contains("watch=true")
-        });
+        let last = replica
+            .faults
+            .requests()
+            .into_iter()
+            .rfind(|request| request.contains("/configmaps?") && request.contains("watch=true"));
         assert!(last.unwrap().contains("shardSelector="), "and the watch goes on with less");
     }
     world.set_all(200, "1").await;
@@ -198,7 +203,9 @@ async fn objects_that_come_and_go_while_slots_move_are_neither_lost_nor_brought_
 
 #[tokio::test(start_paused = true)]
 async fn every_key_function_shares_the_objects_and_the_server_filters_where_it_can() {
-    let by_label = |object: &shoal_runtime::cache::Encoded| object.label("app").unwrap_or_default().to_owned() + object.name();
+    let by_label = |object: &shoal_runtime::cache::Encoded| {
+        object.label("app").unwrap_or_default().to_owned() + object.name()
+    };
     for (function, filter) in [
         (Some(KeyFunction::Namespace), "server, by hash"),
         (Some(KeyFunction::NamespacedName), "client"),
