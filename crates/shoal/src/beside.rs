@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use shoal_apiserver::Server;
 use shoal_controllers::all::{self, Settings};
-use shoal_controllers::scheduler;
-use shoal_node::simulated;
+use shoal_controllers::{autoscaler, scheduler};
+use shoal_node::{metrics, simulated};
 use shoal_objects::{Clock, Entropy};
 use shoal_runtime::Manager;
 use shoal_runtime::config::{Config, Informer};
@@ -39,15 +39,17 @@ impl Beside {
         root_ca: String,
         folder: &Path,
         nodes: Option<simulated::Options>,
+        (metrics, autoscaler): (Option<(metrics::Handle, metrics::Options)>, autoscaler::Options),
     ) -> Beside {
         let (stop, stopped) = watch::channel(false);
         let mut running = Vec::new();
         let (controllers, scheduler) = (wanted(Part::Controllers), wanted(Part::Scheduler));
-        if controllers || scheduler || nodes.is_some() {
+        if controllers || scheduler || nodes.is_some() || metrics.is_some() {
             let client = in_process::client(server, "kube-controller-manager");
             // Only nodes of this machine can use a folder of it.
             let volumes = wanted(Part::Node).then(|| folder.join("volumes"));
-            let settings = Settings { clock, entropy: Entropy::system(), root_ca: Some(root_ca), volumes };
+            let entropy = Entropy::system();
+            let settings = Settings { clock, entropy, root_ca: Some(root_ca), volumes, autoscaler };
             // One manager for all: they share their caches.
             let register = move |manager: &mut Manager| {
                 if controllers {
@@ -58,6 +60,9 @@ impl Beside {
                 }
                 if let Some(nodes) = &nodes {
                     simulated::add(manager, nodes.clone());
+                }
+                if let Some((handle, options)) = &metrics {
+                    metrics::add(manager, handle, options.clone());
                 }
             };
             running.push(tokio::spawn(keep_running("controllers", client, register, stopped)));

@@ -53,6 +53,7 @@ impl Held {
 fn start(spec: &Spec, path: &str) -> Result<u8, String> {
     // First: later, paths lead elsewhere.
     let held = spec.keep.as_ref().map(Held::open).transpose().map_err(|e| format!("cannot be kept: {e}"))?;
+    super::enter_cgroup(spec.cgroup.as_ref())?;
     let isolated = isolate(getuid().as_raw(), getgid().as_raw(), 0, 0);
     // Between the two: new users need a single thread, and after new pids no thread can be made.
     let supervisor = spec.network.clone().and_then(|network| Supervisor::new(network).ok());
