@@ -192,12 +192,7 @@ impl Launcher {
     }
 
     /// Starts a command in a running container.
-    pub async fn join(
-        &self,
-        mut join: Join,
-        dir: &Path,
-        streams: Streams,
-    ) -> Result<Joined, LaunchError> {
+    pub async fn join(&self, mut join: Join, dir: &Path, streams: Streams) -> Result<Joined, LaunchError> {
         join.agent = process_id();
         join.tty = matches!(streams, Streams::Terminal(_));
         let path = dir.join(format!("{}.json", self.inner.entropy.uid()));

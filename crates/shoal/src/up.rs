@@ -162,7 +162,8 @@ pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
     let simulated = args.simulated.options();
     let count = if wanted(Part::Node) { args.nodes.count(simulated.is_some()) } else { 0 };
     let place = (data.path(), reachable(address));
-    let nodes = Nodes::start(&server, &pki, &clock, place, count, (&images, &pod_addresses, args.nodes.keep_pods()))?;
+    let nodes =
+        Nodes::start(&server, &pki, &clock, place, count, (&images, &pod_addresses, args.nodes.keep_pods()))?;
     let beside = Beside::start(&server, &wanted, clock, pki.ca_pem().to_owned(), data.path(), simulated);
     tokio::select! {
         () = stop => {

@@ -12,7 +12,9 @@ use hyper::upgrade::OnUpgrade;
 use serde_json::Value;
 
 use crate::aggregate::passing;
-use crate::backend::{Backend, Port, Trust, Unresolved, client_config, exchange, exchange_plain, resolve_port};
+use crate::backend::{
+    Backend, Port, Trust, Unresolved, client_config, exchange, exchange_plain, resolve_port,
+};
 use crate::handlers::{Call, served};
 use crate::kinds::access::{int_at, list_at, part, str_at};
 use crate::response::Reply;

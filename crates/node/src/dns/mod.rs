@@ -76,11 +76,7 @@ async fn serve_packets(
     }
 }
 
-async fn serve_streams(
-    tcp: TcpListener,
-    cluster: &Arc<dyn Cluster + Send + Sync>,
-    permits: &Arc<Semaphore>,
-) {
+async fn serve_streams(tcp: TcpListener, cluster: &Arc<dyn Cluster + Send + Sync>, permits: &Arc<Semaphore>) {
     loop {
         let Ok((mut stream, _)) = tcp.accept().await else {
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -116,7 +112,12 @@ async fn write_message(stream: &mut TcpStream, message: &[u8]) -> std::io::Resul
     stream.write_all(&out).await
 }
 
-async fn answer(query: &[u8], limit: usize, cluster: &(dyn Cluster + Send + Sync), stream: bool) -> Option<Vec<u8>> {
+async fn answer(
+    query: &[u8],
+    limit: usize,
+    cluster: &(dyn Cluster + Send + Sync),
+    stream: bool,
+) -> Option<Vec<u8>> {
     let question = parse(query)?;
     match find(&question.name, cluster) {
         Found::Missing => Some(reply(query, &question, NO_SUCH_NAME, &[], limit)),
@@ -149,7 +150,8 @@ async fn ask(server: IpAddr, query: &[u8], stream: bool) -> std::io::Result<Vec<
         write_message(&mut connection, query).await?;
         return read_message(&mut connection).await.ok_or_else(gone);
     }
-    let any: IpAddr = if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { std::net::Ipv6Addr::UNSPECIFIED.into() };
+    let any: IpAddr =
+        if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { std::net::Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).await?;
     socket.connect((server, PORT)).await?;
     socket.send(query).await?;

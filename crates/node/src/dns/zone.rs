@@ -67,9 +67,13 @@ fn hosts(namespace: &str, name: &str, cluster: &dyn Cluster) -> Vec<(String, Ipv
     let everything = cluster.service(namespace, name).and_then(|service| service.spec);
     let everything = everything.and_then(|spec| spec.publish_not_ready_addresses) == Some(true);
     let mut found = Vec::new();
-    for endpoint in cluster.slices(namespace, name).into_iter().flat_map(|slice| slice.endpoints.into_iter().flatten()) {
+    for endpoint in
+        cluster.slices(namespace, name).into_iter().flat_map(|slice| slice.endpoints.into_iter().flatten())
+    {
         let ready = endpoint.conditions.as_ref().and_then(|conditions| conditions.ready).unwrap_or(true);
-        let Some(ip) = endpoint.addresses.first().and_then(|ip| ip.parse::<Ipv4Addr>().ok()) else { continue };
+        let Some(ip) = endpoint.addresses.first().and_then(|ip| ip.parse::<Ipv4Addr>().ok()) else {
+            continue;
+        };
         if ready || everything {
             let own = endpoint.hostname.filter(|host| !host.is_empty());
             found.push((own.unwrap_or_else(|| ip.to_string().replace('.', "-")), ip));
@@ -88,7 +92,8 @@ fn addresses(service: &Service, namespace: &str, name: &str, cluster: &dyn Clust
 
 fn one_host(host: &str, namespace: &str, name: &str, cluster: &dyn Cluster) -> Option<Vec<Record>> {
     let all = hosts(namespace, name, cluster).into_iter();
-    let mine: Vec<Record> = all.filter(|(known, _)| known == host).map(|(_, ip)| Record::Address(ip)).collect();
+    let mine: Vec<Record> =
+        all.filter(|(known, _)| known == host).map(|(_, ip)| Record::Address(ip)).collect();
     (!mine.is_empty()).then_some(mine)
 }
 
@@ -99,7 +104,8 @@ fn ports(
     name: &str,
     cluster: &dyn Cluster,
 ) -> Option<Vec<Record>> {
-    let is_meant = |known: &str, of: Option<&str>| known == port && of.unwrap_or("TCP").eq_ignore_ascii_case(protocol);
+    let is_meant =
+        |known: &str, of: Option<&str>| known == port && of.unwrap_or("TCP").eq_ignore_ascii_case(protocol);
     let own = service.spec.as_ref()?.ports.as_deref().unwrap_or_default();
     let own = own.iter().find(|p| is_meant(p.name.as_deref().unwrap_or_default(), p.protocol.as_deref()))?;
     if !is_headless(service) {
@@ -111,7 +117,10 @@ fn ports(
     let number = numbers.filter(|p| is_meant(p.name.as_deref().unwrap_or_default(), p.protocol.as_deref()));
     let number = number.filter_map(|p| u16::try_from(p.port?).ok()).next()?;
     let all = hosts(namespace, name, cluster).into_iter();
-    Some(all.map(|(host, _)| Record::Service(number, format!("{host}.{name}.{namespace}.svc.{DOMAIN}"))).collect())
+    Some(
+        all.map(|(host, _)| Record::Service(number, format!("{host}.{name}.{namespace}.svc.{DOMAIN}")))
+            .collect(),
+    )
 }
 
 #[cfg(test)]
@@ -140,7 +149,8 @@ mod tests {
                 {"addresses": ["10.128.0.3"]},
             ]);
             let ports = json!([{"name": "http", "port": 8080, "protocol": "TCP"}]);
-            let slice = json!({"metadata": {}, "addressType": "IPv4", "endpoints": endpoints, "ports": ports});
+            let slice =
+                json!({"metadata": {}, "addressType": "IPv4", "endpoints": endpoints, "ports": ports});
             if name == "db" { vec![serde_json::from_value(slice).unwrap()] } else { Vec::new() }
         }
     }
@@ -171,7 +181,10 @@ mod tests {
     #[test]
     fn ports_have_names() {
         let service = |port, host: &str| Record::Service(port, format!("{host}.default.svc.cluster.local"));
-        assert_eq!(found("_http._tcp.web.default.svc.cluster.local"), Found::Records(vec![service(80, "web")]));
+        assert_eq!(
+            found("_http._tcp.web.default.svc.cluster.local"),
+            Found::Records(vec![service(80, "web")])
+        );
         assert_eq!(
             found("_http._tcp.db.default.svc.cluster.local"),
             Found::Records(vec![service(8080, "db-0.db"), service(8080, "10-128-0-3.db")])

@@ -40,7 +40,9 @@ pub fn take_over(
                         stages.push(stage);
                         running.push(name);
                     }
-                    Err(error) => tracing::warn!(%error, container = name, "a container cannot be taken over"),
+                    Err(error) => {
+                        tracing::warn!(%error, container = name, "a container cannot be taken over")
+                    }
                 }
             }
             Fate::Ended(code, at) => {

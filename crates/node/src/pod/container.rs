@@ -259,11 +259,7 @@ impl Run {
     }
 
     /// Starts another command in the container.
-    pub async fn exec(
-        &self,
-        command: Vec<String>,
-        streams: Streams,
-    ) -> Result<Joined, LaunchError> {
+    pub async fn exec(&self, command: Vec<String>, streams: Streams) -> Result<Joined, LaunchError> {
         let join = Join { command, ..self.join.clone() };
         self.launcher.join(join, &self.dir, streams).await
     }

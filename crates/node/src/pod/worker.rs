@@ -358,7 +358,8 @@ impl Worker {
             Ok(run) => {
                 self.view.runs.lock().insert(name.to_owned(), run.clone());
                 self.event(Some(name), Severity::Normal, "Started", format!("Started container {name}"));
-                let tasks = probes::watch(&self.pod, &container, &run, &self.view.local_ip, &self.sender, false);
+                let tasks =
+                    probes::watch(&self.pod, &container, &run, &self.view.local_ip, &self.sender, false);
                 self.probes.insert(name.to_owned(), tasks);
                 self.run_post_start(&container, &run);
             }

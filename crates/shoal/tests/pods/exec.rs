@@ -20,14 +20,18 @@ fn exec_passes_streams_and_the_exit_code() {
     assert_eq!(said.code, Some(127), "{said:?}");
     assert!(said.err.contains("executable file not found"), "{said:?}");
     let said = world.run(&["exec", "box", "-c", "other", "--", "true"], "");
-    assert!(said.code == Some(1) && said.err.contains("container other is not valid for pod box"), "{said:?}");
+    assert!(
+        said.code == Some(1) && said.err.contains("container other is not valid for pod box"),
+        "{said:?}"
+    );
 }
 
 #[test]
 fn exec_in_a_terminal_has_one() {
     let world = World::start();
     world.idle("box");
-    let said = finish(world.terminal("exec box -it -- sh -c 'test -t 0 && test -t 1 && echo is-$((6*7))'"), "");
+    let said =
+        finish(world.terminal("exec box -it -- sh -c 'test -t 0 && test -t 1 && echo is-$((6*7))'"), "");
     assert!(said.code == Some(0) && said.out.contains("is-42"), "{said:?}");
     // A terminal shows what is typed, so what is computed tells that it was run.
     let said = finish(world.terminal("exec box -it -- sh"), "echo is-$((6*7))\nexit 5\n");

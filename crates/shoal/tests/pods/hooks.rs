@@ -10,11 +10,15 @@ fn hooks_run_after_the_start_and_before_the_end() {
     let notes = world.home.path().join("notes");
     std::fs::create_dir(&notes).unwrap();
     let mut container = shell("trap 'echo signal >> /notes/order; exit 0' TERM; while :; do sleep 0.1; done");
-    let note = |text: &str| json!({"exec": {"command": ["sh", "-c", format!("echo {text} >> /notes/order")]}});
+    let note =
+        |text: &str| json!({"exec": {"command": ["sh", "-c", format!("echo {text} >> /notes/order")]}});
     container["lifecycle"] = json!({"postStart": note("started"), "preStop": note("stopping")});
     container["volumeMounts"] = json!([{"name": "notes", "mountPath": "/notes"}]);
     let volumes = json!([{"name": "notes", "hostPath": {"path": notes.to_str().unwrap()}}]);
-    world.pod("hooked", json!({"terminationGracePeriodSeconds": 20, "containers": [container], "volumes": volumes}));
+    world.pod(
+        "hooked",
+        json!({"terminationGracePeriodSeconds": 20, "containers": [container], "volumes": volumes}),
+    );
     world.until_ready("hooked");
     let order = || std::fs::read_to_string(notes.join("order")).unwrap_or_default();
     crate::kubectl::until("noted", || order() == "started\n").unwrap();

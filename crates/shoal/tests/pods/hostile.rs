@@ -20,7 +20,8 @@ fn a_pod_that_forks_and_ignores_signals_is_gone_after_its_grace_period() {
 fn a_pod_that_dies_at_once_backs_off_and_says_so() {
     let world = World::start();
     world.pod("dies", json!({"containers": [shell("echo why; exit 4")]}));
-    let line = world.until_prints(&["get", "pod", "dies", "--no-headers"], |line| line.contains("CrashLoopBackOff"));
+    let line =
+        world.until_prints(&["get", "pod", "dies", "--no-headers"], |line| line.contains("CrashLoopBackOff"));
     assert_eq!(line.split_whitespace().nth(1), Some("0/1"), "{line}");
     let pod = world.until_pod("dies", "counted", |pod| restarts(pod) >= 1);
     let status = &pod["status"]["containerStatuses"][0];
@@ -35,9 +36,12 @@ fn a_pod_that_dies_at_once_backs_off_and_says_so() {
 fn an_unknown_image_is_told_with_the_remedy() {
     let world = World::start();
     world.ok(&["run", "odd", "--image=registry.example/odd:1"]);
-    world.until_prints(&["get", "pod", "odd"], |line| line.contains("ErrImagePull") || line.contains("ImagePullBackOff"));
+    world.until_prints(&["get", "pod", "odd"], |line| {
+        line.contains("ErrImagePull") || line.contains("ImagePullBackOff")
+    });
     world.until_prints(&["get", "pod", "odd"], |line| line.contains("ImagePullBackOff"));
-    let told = world.until_prints(&["describe", "pod", "odd"], |text| text.contains("Back-off pulling image"));
+    let told =
+        world.until_prints(&["describe", "pod", "odd"], |text| text.contains("Back-off pulling image"));
     assert!(told.contains("shoal up --images FILE"), "{told}");
     let said = world.run(&["logs", "odd"], "");
     assert!(said.err.contains("waiting to start: trying and failing to pull image"), "{said:?}");

@@ -5,7 +5,13 @@ use serde_json::json;
 use crate::kubectl::{World, python};
 
 fn admin(world: &World) {
-    world.ok(&["create", "clusterrolebinding", "inside", "--clusterrole=cluster-admin", "--serviceaccount=default:default"]);
+    world.ok(&[
+        "create",
+        "clusterrolebinding",
+        "inside",
+        "--clusterrole=cluster-admin",
+        "--serviceaccount=default:default",
+    ]);
 }
 
 #[test]

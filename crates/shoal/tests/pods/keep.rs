@@ -33,7 +33,8 @@ fn containers_go_on_when_the_process_is_killed_and_the_next_one_takes_them_over(
     let dir = tempfile::tempdir().unwrap();
     let mut world = start(dir.path(), true);
     let mut container = shell(COUNT);
-    container["livenessProbe"] = json!({"exec": {"command": ["test", "!", "-e", "/tmp/dead"]}, "periodSeconds": 1});
+    container["livenessProbe"] =
+        json!({"exec": {"command": ["test", "!", "-e", "/tmp/dead"]}, "periodSeconds": 1});
     world.pod("counts", json!({"containers": [container]}));
     let before = world.until_ready("counts");
     until("counted", || lines(&world) > 5).unwrap();
@@ -50,7 +51,10 @@ fn containers_go_on_when_the_process_is_killed_and_the_next_one_takes_them_over(
     // Commands join it, its probes go on, and its end is seen.
     world.ok(&["exec", "counts", "--", "touch", "/tmp/dead"]);
     let again = world.until_pod("counts", "restarted", |pod| restarts(pod) == 1);
-    assert_eq!(again["status"]["containerStatuses"][0]["lastState"]["terminated"]["containerID"], container_id(&before).as_str());
+    assert_eq!(
+        again["status"]["containerStatuses"][0]["lastState"]["terminated"]["containerID"],
+        container_id(&before).as_str()
+    );
 
     // In good order, too; and whoever does not keep pods ends what is left.
     assert_eq!(world.cluster.stop(), Some(0));

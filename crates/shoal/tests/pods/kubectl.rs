@@ -140,7 +140,8 @@ impl World {
         if head.starts_with("HTTP/1.1 404") {
             return Value::Null;
         }
-        let whole = if head.contains("transfer-encoding: chunked") { unchunked(body) } else { body.to_owned() };
+        let whole =
+            if head.contains("transfer-encoding: chunked") { unchunked(body) } else { body.to_owned() };
         serde_json::from_str(&whole).unwrap_or_else(|e| panic!("{path}: {e}: {answer}"))
     }
 

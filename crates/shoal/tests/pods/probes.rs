@@ -53,7 +53,8 @@ fn every_kind_of_probe_is_asked() {
     };
     let headers = json!([{"name": "X-Asked-By", "value": "probe"}]);
     // The API server speaks TLS with a certificate that nobody told the node about.
-    let api = json!({"scheme": "HTTPS", "host": "127.0.0.1", "port": world.cluster.port(), "path": "/readyz"});
+    let api =
+        json!({"scheme": "HTTPS", "host": "127.0.0.1", "port": world.cluster.port(), "path": "/readyz"});
     let echo = json!({"image": "echo", "ports": [{"name": "http", "containerPort": 8080}]});
     let sleeper = || json!({"image": "sleeper"});
     world.pod(
@@ -73,10 +74,9 @@ fn every_kind_of_probe_is_asked() {
 #[test]
 fn probes_that_fail_say_why() {
     let world = World::start();
-    let named = |name: &str, check: Value| {
-        json!({"name": name, "image": "sleeper", "readinessProbe": probe(check, 1)})
-    };
-    let api = json!({"scheme": "HTTPS", "host": "127.0.0.1", "port": world.cluster.port(), "path": "/nothing"});
+    let named = |name: &str, check: Value| json!({"name": name, "image": "sleeper", "readinessProbe": probe(check, 1)});
+    let api =
+        json!({"scheme": "HTTPS", "host": "127.0.0.1", "port": world.cluster.port(), "path": "/nothing"});
     world.pod(
         "bad",
         json!({"containers": [
@@ -158,7 +158,9 @@ fn a_startup_probe_holds_the_others_back() {
 #[test]
 fn a_probe_that_hangs_is_a_failure_and_leaves_nothing_behind() {
     let world = World::start();
-    let mut container = python("import socket\ns=socket.socket();s.bind(('0.0.0.0',8080));s.listen()\nwhile True: s.accept()");
+    let mut container = python(
+        "import socket\ns=socket.socket();s.bind(('0.0.0.0',8080));s.listen();kept=[]\nwhile True: kept.append(s.accept())",
+    );
     container["readinessProbe"] = exec("sleep 98772; true", 1);
     // It is connected to, but never answered.
     container["livenessProbe"] = probe(json!({"httpGet": {"port": 8080}}), 3);

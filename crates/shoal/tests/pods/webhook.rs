@@ -47,7 +47,8 @@ fn service(name: &str, port: u16, target: u16) -> serde_json::Value {
 fn webhooks_and_extension_servers_run_as_pods() {
     let world = World::start();
     let key = KeyPair::generate().unwrap();
-    let certificate = CertificateParams::new(vec!["hook.default.svc".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let certificate =
+        CertificateParams::new(vec!["hook.default.svc".to_owned()]).unwrap().self_signed(&key).unwrap();
     let bundle = BASE64.encode(certificate.pem());
     let mut container = python(PROGRAM);
     container["volumeMounts"] = json!([{"name": "tls", "mountPath": "/etc/tls"}]);
@@ -61,10 +62,13 @@ fn webhooks_and_extension_servers_run_as_pods() {
     world.pod("hook", json!({"containers": [container], "volumes": volumes}));
     world.until_ready("hook");
     let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=kubernetes.io/service-name%3Dhook";
-    world.until_get(slices, "an endpoint", |list| list["items"][0]["endpoints"][0]["conditions"]["ready"] == true);
+    world.until_get(slices, "an endpoint", |list| {
+        list["items"][0]["endpoints"][0]["conditions"]["ready"] == true
+    });
 
     let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]});
-    let client = json!({"service": {"namespace": "default", "name": "hook", "path": "/judge"}, "caBundle": bundle});
+    let client =
+        json!({"service": {"namespace": "default", "name": "hook", "path": "/judge"}, "caBundle": bundle});
     world.apply(&[
         json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
             "metadata": {"name": "hook"}, "webhooks": [{
@@ -80,7 +84,8 @@ fn webhooks_and_extension_servers_run_as_pods() {
     assert!(said.code == Some(1) && said.err.contains("not in this cluster"), "{said:?}");
     world.ok(&["wait", "--for=condition=Available", "apiservice/v1.demo.example", "--timeout=60s"]);
     world.until_prints(&["get", "things"], |text| text.contains("from-a-pod"));
-    let answer = world.ok(&["get", "--raw", "/api/v1/namespaces/default/services/https:hook:443/proxy/a/b?c=d"]);
+    let answer =
+        world.ok(&["get", "--raw", "/api/v1/namespaces/default/services/https:hook:443/proxy/a/b?c=d"]);
     assert_eq!(answer, r#"{"path": "/a/b?c=d"}"#);
 }
 
@@ -93,7 +98,9 @@ fn programs_are_reached_through_the_api_server() {
     world.pod("web", json!({"containers": [container]}));
     world.until_ready("web");
     let prefix = "/api/v1/namespaces/default";
-    world.until_prints(&["get", "--raw", &format!("{prefix}/services/web/proxy/")], |text| text.contains("Hostname: web"));
+    world.until_prints(&["get", "--raw", &format!("{prefix}/services/web/proxy/")], |text| {
+        text.contains("Hostname: web")
+    });
     for path in ["services/web:80/proxy/a%20b/", "pods/web/proxy/a%20b/", "pods/web:8080/proxy/a%20b/"] {
         let answer = world.ok(&["get", "--raw", &format!("{prefix}/{path}")]);
         assert!(answer.contains("GET /a%20b/\n"), "{path}: {answer}");
