@@ -143,7 +143,11 @@ async fn ask(
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| e.to_string())?;
     let driver = Driver(tokio::spawn(connection).abort_handle());
-    let response = sender.send_request(request).await.map_err(|e| e.to_string())?;
+    let failed = |e: hyper::Error| match e.is_incomplete_message() || e.is_canceled() {
+        true => "EOF".to_owned(),
+        false => e.to_string(),
+    };
+    let response = sender.send_request(request).await.map_err(failed)?;
     let status = response.status().as_u16();
     // Read a little, so that simple servers do not complain of a broken connection.
     let _ = response.into_body().frame().await;

@@ -159,7 +159,7 @@ fn a_startup_probe_holds_the_others_back() {
 fn a_probe_that_hangs_is_a_failure_and_leaves_nothing_behind() {
     let world = World::start();
     let mut container = python(
-        "import socket\ns=socket.socket();s.bind(('0.0.0.0',8080));s.listen()\nwhile True: s.accept()",
+        "import socket\ns=socket.socket();s.bind(('0.0.0.0',8080));s.listen();kept=[]\nwhile True: kept.append(s.accept())",
     );
     container["readinessProbe"] = exec("sleep 98772; true", 1);
     // It is connected to, but never answered.
