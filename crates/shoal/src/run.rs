@@ -41,7 +41,7 @@ pub struct Args {
 
 /// Everything at once. Kubernetes' own manager uses the same lease, so that never two of them work.
 const CONTROLLERS: &str = "controllers";
-const LEASE: &str = "kube-controller-manager";
+pub const LEASE: &str = "kube-controller-manager";
 
 /// Runs until a signal.
 pub async fn run(args: Args) -> anyhow::Result<()> {
