@@ -38,4 +38,5 @@ pub mod serviceaccount;
 pub mod statefulset;
 pub mod tainteviction;
 pub mod time;
-pub mod written;
+
+pub use shoal_runtime::written;

@@ -37,6 +37,7 @@ pub mod trace;
 pub mod trigger;
 pub mod watch;
 pub mod worker;
+pub mod written;
 
 pub use apply::{Applied, Fence, Object, Permit, Writer};
 pub use cache::{Delta, Informer, Informers, Lister, Subscription};
@@ -47,3 +48,4 @@ pub use key::ObjectKey;
 pub use manager::{Component, Manager, Stop};
 pub use reconcile::{Action, Class, Error, Result};
 pub use shard::{Sharding, ShardingOptions};
+pub use written::Written;
