@@ -7,5 +7,6 @@
 //! `api` is the kind; `plan` and `build` are pure; `reconcile` and `act` do what they say; `controller` puts it together.
 
 pub mod api;
+pub mod rbac;
 
 pub use api::{Application, ApplicationSpec, ApplicationStatus, Phase, crd};
