@@ -20,8 +20,10 @@ async fn start() -> (Cluster, Api<DynamicObject>) {
 
 fn object(name: &str, spec: &Value) -> DynamicObject {
     let version = format!("{}/{}", api::GROUP, api::VERSION);
-    serde_json::from_value(json!({"apiVersion": version, "kind": "Application", "metadata": {"name": name}, "spec": spec}))
-        .unwrap()
+    serde_json::from_value(
+        json!({"apiVersion": version, "kind": "Application", "metadata": {"name": name}, "spec": spec}),
+    )
+    .unwrap()
 }
 
 /// What the server says to it; `None`: it is accepted.
@@ -54,7 +56,10 @@ fn impossible() -> Vec<(Value, &'static str)> {
     vec![
         (json!({"ports": [{"name": "http", "port": 80}]}), "port and ports exclude each other: keep ports"),
         (json!({"port": null, "network": {}}), "network needs a port: set spec.port"),
-        (json!({"replicas": 3, "storage": claim(&json!({}))}), "use accessModes [ReadWriteMany], or replicas 1"),
+        (
+            json!({"replicas": 3, "storage": claim(&json!({}))}),
+            "use accessModes [ReadWriteMany], or replicas 1",
+        ),
         (
             json!({"scaling": {"maxReplicas": 2}, "resources": cpu, "storage": claim(&json!({}))}),
             "or set allowShared: true if all replicas may run on one node",
@@ -115,7 +120,10 @@ fn impossible() -> Vec<(Value, &'static str)> {
             json!({"healthCheck": {"livenessProbe": {"httpGet": {}, "successThreshold": 2}}}),
             "remove successThreshold or set it to 1",
         ),
-        (json!({"strategy": {"type": "Recreate", "rollingUpdate": {}}}), "remove it, or set type: RollingUpdate"),
+        (
+            json!({"strategy": {"type": "Recreate", "rollingUpdate": {}}}),
+            "remove it, or set type: RollingUpdate",
+        ),
         (
             json!({"strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": "0%"}}}),
             "raise maxSurge or maxUnavailable",
@@ -163,8 +171,14 @@ async fn values_out_of_bounds_are_refused() {
         (json!({"port": 0}), "spec.port"),
         (json!({"port": 65536}), "spec.port"),
         (json!({"port": null, "ports": [{"name": "Upper", "port": 1}]}), "spec.ports[0].name"),
-        (json!({"port": null, "ports": [{"name": "a", "port": 1}, {"name": "a", "port": 2}]}), "Duplicate value"),
-        (json!({"environment": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]}), "Duplicate value"),
+        (
+            json!({"port": null, "ports": [{"name": "a", "port": 1}, {"name": "a", "port": 2}]}),
+            "Duplicate value",
+        ),
+        (
+            json!({"environment": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]}),
+            "Duplicate value",
+        ),
         (json!({"resources": {"requests": {"cpu": "much"}}}), "spec.resources.requests.cpu"),
         (json!({"scaling": {}}), "spec.scaling.maxReplicas: Required value"),
         (json!({"network": {"serviceType": "ExternalName"}}), "Unsupported value"),

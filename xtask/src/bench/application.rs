@@ -271,7 +271,7 @@ impl Replicas {
             )?;
             let log = std::fs::File::create(folder.join(format!("replica-{number}.log")))?;
             let child = Command::new(binary)
-                .args(["run", "application", "--config"])
+                .args(["run", "application", "--replicas", "sharded", "--config"])
                 .arg(&config)
                 .env("KUBECONFIG", kubeconfig)
                 .stdin(Stdio::null())

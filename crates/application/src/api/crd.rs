@@ -47,9 +47,7 @@ pub fn crd() -> CustomResourceDefinition {
 }
 
 fn columns() -> Value {
-    let column = |name: &str, kind: &str, path: &str, priority: i32, about: &str| {
-        json!({"name": name, "type": kind, "jsonPath": path, "priority": priority, "description": about})
-    };
+    let column = |name: &str, kind: &str, path: &str, priority: i32, about: &str| json!({"name": name, "type": kind, "jsonPath": path, "priority": priority, "description": about});
     let ready = ".status.conditions[?(@.type=='Ready')]";
     json!([
         column("Phase", "string", ".status.phase", 0, "How it is, in a word."),

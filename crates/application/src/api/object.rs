@@ -95,7 +95,8 @@ impl<'de> Deserialize<'de> for Application {
             Ok(spec) => (spec, None),
             Err(error) => {
                 // What is deleted with it must not depend on whether the rest can be read.
-                let deletion_policy = DeletionPolicy::deserialize(&spec["deletionPolicy"]).unwrap_or_default();
+                let deletion_policy =
+                    DeletionPolicy::deserialize(&spec["deletionPolicy"]).unwrap_or_default();
                 (ApplicationSpec { deletion_policy, ..ApplicationSpec::default() }, Some(error.to_string()))
             }
         };
@@ -115,7 +116,8 @@ mod tests {
     fn whatever_is_stored_is_an_application() {
         for spec in [json!(null), json!(7), json!({"image": 7}), json!({"image": "a", "scaling": {}})] {
             let read: Application =
-                serde_json::from_value(json!({"metadata": {"name": "a"}, "spec": spec, "status": "?"})).unwrap();
+                serde_json::from_value(json!({"metadata": {"name": "a"}, "spec": spec, "status": "?"}))
+                    .unwrap();
             assert!(read.malformed.is_some(), "{spec}");
             assert_eq!(read.metadata.name.as_deref(), Some("a"));
         }

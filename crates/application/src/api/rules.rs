@@ -55,7 +55,10 @@ pub const RULES: &[Rule] = &[
         "spec",
         "(has(self.scaling) ? self.scaling.maxReplicas : self.replicas) <= 1 || !has(self.storage) || !has(self.storage.persistentVolumeClaims) || self.storage.persistentVolumeClaims.all(c, c.allowShared || c.accessModes.exists(m, m == 'ReadWriteMany' || m == 'ReadOnlyMany'))",
         "several replicas share a volume that can be used on one node only: use accessModes [ReadWriteMany], or replicas 1 without scaling, or set allowShared: true if all replicas may run on one node",
-        |spec| spec.most_replicas() > 1 && spec.claims().iter().any(|claim| !claim.allow_shared && !claim.is_shareable()),
+        |spec| {
+            spec.most_replicas() > 1
+                && spec.claims().iter().any(|claim| !claim.allow_shared && !claim.is_shareable())
+        },
     ),
     rule(
         "spec",
@@ -67,13 +70,19 @@ pub const RULES: &[Rule] = &[
         "spec",
         "!has(self.scaling) || (!has(self.scaling.targetCPUUtilizationPercentage) && has(self.scaling.targetMemoryUtilizationPercentage)) || (has(self.resources) && ((has(self.resources.requests) && 'cpu' in self.resources.requests) || (has(self.resources.limits) && 'cpu' in self.resources.limits)))",
         "scaling by processor time is in percent of what is requested, and nothing is: set resources.requests.cpu",
-        |spec| spec.scaling.as_ref().is_some_and(|scaling| scaling.cpu_target().is_some()) && !requests(spec, "cpu"),
+        |spec| {
+            spec.scaling.as_ref().is_some_and(|scaling| scaling.cpu_target().is_some())
+                && !requests(spec, "cpu")
+        },
     ),
     rule(
         "spec",
         "!has(self.scaling) || !has(self.scaling.targetMemoryUtilizationPercentage) || (has(self.resources) && ((has(self.resources.requests) && 'memory' in self.resources.requests) || (has(self.resources.limits) && 'memory' in self.resources.limits)))",
         "scaling by memory is in percent of what is requested, and nothing is: set resources.requests.memory",
-        |spec| spec.scaling.as_ref().is_some_and(|scaling| scaling.target_memory.is_some()) && !requests(spec, "memory"),
+        |spec| {
+            spec.scaling.as_ref().is_some_and(|scaling| scaling.target_memory.is_some())
+                && !requests(spec, "memory")
+        },
     ),
     rule(
         "spec",
@@ -125,7 +134,10 @@ pub const RULES: &[Rule] = &[
         |spec| {
             spec.network.as_ref().is_some_and(|network| {
                 network.service_type != ServiceType::LoadBalancer
-                    && network.load_balancer.as_ref().is_some_and(|balancer| !balancer.source_ranges.is_empty())
+                    && network
+                        .load_balancer
+                        .as_ref()
+                        .is_some_and(|balancer| !balancer.source_ranges.is_empty())
             })
         },
     ),
@@ -140,14 +152,18 @@ pub const RULES: &[Rule] = &[
         "user 0 is root, which runAsNonRoot refuses: choose another runAsUser, such as 1000, or remove runAsNonRoot",
         |spec| {
             let context = spec.security.as_ref().and_then(|security| security.security_context.as_ref());
-            context.is_some_and(|context| context.run_as_non_root == Some(true) && context.run_as_user == Some(0))
+            context.is_some_and(|context| {
+                context.run_as_non_root == Some(true) && context.run_as_user == Some(0)
+            })
         },
     ),
     rule(
         "spec/environment/[]",
         "!(has(self.value) && has(self.valueFrom))",
         "value and valueFrom exclude each other: remove one of them",
-        |spec| spec.environment.iter().any(|variable| variable.value.is_some() && variable.value_from.is_some()),
+        |spec| {
+            spec.environment.iter().any(|variable| variable.value.is_some() && variable.value_from.is_some())
+        },
     ),
     rule(
         "spec/environment/[]/valueFrom",
@@ -168,7 +184,11 @@ pub const RULES: &[Rule] = &[
         "spec/environmentFrom/[]",
         "has(self.configMapRef) != has(self.secretRef)",
         "variables come from exactly one object: set one of configMapRef and secretRef",
-        |spec| spec.environment_from.iter().any(|from| from.config_map_ref.is_some() == from.secret_ref.is_some()),
+        |spec| {
+            spec.environment_from
+                .iter()
+                .any(|from| from.config_map_ref.is_some() == from.secret_ref.is_some())
+        },
     ),
     rule(
         "probe",
@@ -191,7 +211,9 @@ pub const RULES: &[Rule] = &[
         "livenessProbe and startupProbe succeed at once: remove successThreshold or set it to 1",
         |spec| {
             let check = spec.health_check.as_ref();
-            let of = |probe: Option<&Probe>| probe.and_then(|probe| probe.success_threshold).is_some_and(|n| n != 1);
+            let of = |probe: Option<&Probe>| {
+                probe.and_then(|probe| probe.success_threshold).is_some_and(|n| n != 1)
+            };
             check.is_some_and(|check| of(check.liveness_probe.as_ref()) || of(check.startup_probe.as_ref()))
         },
     ),
@@ -210,9 +232,13 @@ pub const RULES: &[Rule] = &[
         "!(has(self.maxSurge) && has(self.maxUnavailable) && string(self.maxSurge) in ['0', '0%'] && string(self.maxUnavailable) in ['0', '0%'])",
         "with neither a pod more nor a pod fewer nothing can be replaced: raise maxSurge or maxUnavailable",
         |spec| {
-            spec.strategy.as_ref().and_then(|strategy| strategy.rolling_update.as_ref()).is_some_and(|update| {
-                [&update.max_surge, &update.max_unavailable].into_iter().all(|value| value.as_ref().is_some_and(is_zero))
-            })
+            spec.strategy.as_ref().and_then(|strategy| strategy.rolling_update.as_ref()).is_some_and(
+                |update| {
+                    [&update.max_surge, &update.max_unavailable]
+                        .into_iter()
+                        .all(|value| value.as_ref().is_some_and(is_zero))
+                },
+            )
         },
     ),
     rule(
@@ -238,7 +264,11 @@ pub const RULES: &[Rule] = &[
         "spec/storage/persistentVolumeClaims/[]",
         "quantity(string(self.size)).isGreaterThan(quantity('0'))",
         "a volume must have a size, such as 10Gi",
-        |spec| spec.claims().iter().any(|claim| !Quantity::parse(&claim.size.0).is_ok_and(|size| size > Quantity::from_milli(0))),
+        |spec| {
+            spec.claims()
+                .iter()
+                .any(|claim| !Quantity::parse(&claim.size.0).is_ok_and(|size| size > Quantity::from_milli(0)))
+        },
     ),
     change(
         "spec/storage/persistentVolumeClaims/[]",
@@ -259,8 +289,11 @@ pub const RULES: &[Rule] = &[
 
 /// What is wrong with a specification that was stored, if anything.
 pub fn broken(spec: &ApplicationSpec) -> Vec<&'static str> {
-    let mut messages: Vec<&'static str> =
-        RULES.iter().filter(|rule| rule.broken.is_some_and(|broken| broken(spec))).map(|rule| rule.message).collect();
+    let mut messages: Vec<&'static str> = RULES
+        .iter()
+        .filter(|rule| rule.broken.is_some_and(|broken| broken(spec)))
+        .map(|rule| rule.message)
+        .collect();
     if spec.image.is_empty() || spec.image.contains(char::is_whitespace) {
         messages.push("there is no image to run: set spec.image");
     }

@@ -32,72 +32,281 @@ fn basics() -> Vec<(&'static str, Value)> {
     vec![
         (
             "replicas",
-            default(integer("How many pods. With scaling this is only the number to begin with. 0 suspends the application, and automatic scaling with it.", 0, 1000), json!(1)),
+            default(
+                integer(
+                    "How many pods. With scaling this is only the number to begin with. 0 suspends the application, and automatic scaling with it.",
+                    0,
+                    1000,
+                ),
+                json!(1),
+            ),
         ),
         (
             "image",
-            pattern(text("The container image. Give a tag or digest that does not move, so that a rollback brings back what ran before.", 512), r"^\S+$"),
+            pattern(
+                text(
+                    "The container image. Give a tag or digest that does not move, so that a rollback brings back what ran before.",
+                    512,
+                ),
+                r"^\S+$",
+            ),
         ),
-        ("port", port("Where the program listens. The port is called http, and the Service has the same number.")),
+        (
+            "port",
+            port("Where the program listens. The port is called http, and the Service has the same number."),
+        ),
         (
             "ports",
-            at("spec/ports", map_list("Where the program listens, if in several places. The first one is for probes and the ingress.", &["name"], 32, object("A place where the program listens.", &["name", "port"], vec![
-                ("name", pattern(text("How probes and others call it.", 15), "^[a-z]([-a-z0-9]*[a-z0-9])?$")),
-                ("port", port("The number in the container.")),
-                ("servicePort", port("The number at the Service; the same unless told otherwise.")),
-                ("protocol", default(choice("The protocol.", &["TCP", "UDP", "SCTP"]), json!("TCP"))),
-            ]))),
+            at(
+                "spec/ports",
+                map_list(
+                    "Where the program listens, if in several places. The first one is for probes and the ingress.",
+                    &["name"],
+                    32,
+                    object(
+                        "A place where the program listens.",
+                        &["name", "port"],
+                        vec![
+                            (
+                                "name",
+                                pattern(
+                                    text("How probes and others call it.", 15),
+                                    "^[a-z]([-a-z0-9]*[a-z0-9])?$",
+                                ),
+                            ),
+                            ("port", port("The number in the container.")),
+                            (
+                                "servicePort",
+                                port("The number at the Service; the same unless told otherwise."),
+                            ),
+                            (
+                                "protocol",
+                                default(choice("The protocol.", &["TCP", "UDP", "SCTP"]), json!("TCP")),
+                            ),
+                        ],
+                    ),
+                ),
+            ),
         ),
-        ("resources", at("spec/resources", object("Processor time and memory of each pod.", &[], vec![
-            ("requests", quantities("What is reserved for each pod. Automatic scaling measures use in percent of this.")),
-            ("limits", quantities("What a pod cannot exceed.")),
-        ]))),
-        ("healthCheck", at("spec/healthCheck", object("How to tell that a pod works.", &[], vec![
-            ("livenessProbe", probe("A container that fails this is started again.")),
-            ("readinessProbe", probe("A pod that fails this gets no requests.")),
-            ("startupProbe", probe("Until this succeeds once, the other probes wait.")),
-        ]))),
-        ("scaling", at("spec/scaling", object("Automatic scaling by use. While it is set, the autoscaler says how many pods there are.", &["maxReplicas"], vec![
-            ("minReplicas", default(integer("The fewest pods.", 1, 1000), json!(1))),
-            ("maxReplicas", integer("The most pods.", 1, 1000)),
-            ("targetCPUUtilizationPercentage", integer("Processor time that pods shall use, in percent of what they request. 80 if no target is given.", 1, 1000)),
-            ("targetMemoryUtilizationPercentage", integer("Memory that pods shall use, in percent of what they request.", 1, 1000)),
-            ("behavior", open("How fast pods come and go: scaleUp and scaleDown, each as in a HorizontalPodAutoscaler.")),
-        ]))),
-        ("storage", object("Volumes that stay when pods go.", &[], vec![
-            ("persistentVolumeClaims", at("spec/storage/persistentVolumeClaims", map_list("The volumes. All pods use the same ones.", &["name"], 16, claim()))),
-        ])),
-        ("network", at("spec/network", object("How the application is reached.", &[], vec![
-            ("serviceType", default(choice("The type of the Service: reached within the cluster, on a port of every node, or by an address from outside.", &["ClusterIP", "NodePort", "LoadBalancer"]), json!("ClusterIP"))),
-            ("loadBalancer", object("For serviceType LoadBalancer.", &[], vec![
-                ("sourceRanges", list("Networks that are let in, such as 10.0.0.0/8. Everybody unless told otherwise.", 64, at("spec/network/loadBalancer/sourceRanges/[]", text("A network.", 64)))),
-            ])),
-            ("serviceAnnotations", texts_by_name("Annotations of the Service.")),
-            ("ingress", object("Makes it reachable by a host name, through an ingress controller.", &["host"], vec![
-                ("host", pattern(text("The name, such as shop.example.com.", 253), r"^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")),
-                ("path", default(pattern(text("Which paths of the host; all unless told otherwise.", 1024), "^/"), json!("/"))),
-                ("className", text("Which ingress controller; the cluster's default unless told otherwise.", 253)),
-                ("tlsSecretName", text("The Secret with certificate and key. Without it there is no TLS.", 253)),
-                ("annotations", texts_by_name("Annotations of the Ingress.")),
-            ])),
-            ("networkPolicy", object("Lets in only these, and only on the application's ports.", &[], vec![
-                ("from", list("Who is let in, each as in a NetworkPolicy: podSelector, namespaceSelector or ipBlock. Everybody unless told otherwise.", 64, open("Pods, namespaces or addresses."))),
-            ])),
-        ]))),
-        ("security", object("As whom the pods run.", &[], vec![
-            ("serviceAccount", pattern(text("The account of the pods. It is made if it is missing, and deleted with the application that it was made for.", 253), r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")),
-            ("securityContext", at("spec/security/securityContext", security_context())),
-            ("imagePullSecrets", map_list("Secrets for pulling the image.", &["name"], 16, object("A Secret of the namespace.", &["name"], vec![("name", text("Its name.", 253))]))),
-        ])),
+        (
+            "resources",
+            at(
+                "spec/resources",
+                object(
+                    "Processor time and memory of each pod.",
+                    &[],
+                    vec![
+                        (
+                            "requests",
+                            quantities(
+                                "What is reserved for each pod. Automatic scaling measures use in percent of this.",
+                            ),
+                        ),
+                        ("limits", quantities("What a pod cannot exceed.")),
+                    ],
+                ),
+            ),
+        ),
+        (
+            "healthCheck",
+            at(
+                "spec/healthCheck",
+                object(
+                    "How to tell that a pod works.",
+                    &[],
+                    vec![
+                        ("livenessProbe", probe("A container that fails this is started again.")),
+                        ("readinessProbe", probe("A pod that fails this gets no requests.")),
+                        ("startupProbe", probe("Until this succeeds once, the other probes wait.")),
+                    ],
+                ),
+            ),
+        ),
+        (
+            "scaling",
+            at(
+                "spec/scaling",
+                object(
+                    "Automatic scaling by use. While it is set, the autoscaler says how many pods there are.",
+                    &["maxReplicas"],
+                    vec![
+                        ("minReplicas", default(integer("The fewest pods.", 1, 1000), json!(1))),
+                        ("maxReplicas", integer("The most pods.", 1, 1000)),
+                        (
+                            "targetCPUUtilizationPercentage",
+                            integer(
+                                "Processor time that pods shall use, in percent of what they request. 80 if no target is given.",
+                                1,
+                                1000,
+                            ),
+                        ),
+                        (
+                            "targetMemoryUtilizationPercentage",
+                            integer("Memory that pods shall use, in percent of what they request.", 1, 1000),
+                        ),
+                        (
+                            "behavior",
+                            open(
+                                "How fast pods come and go: scaleUp and scaleDown, each as in a HorizontalPodAutoscaler.",
+                            ),
+                        ),
+                    ],
+                ),
+            ),
+        ),
+        (
+            "storage",
+            object(
+                "Volumes that stay when pods go.",
+                &[],
+                vec![(
+                    "persistentVolumeClaims",
+                    at(
+                        "spec/storage/persistentVolumeClaims",
+                        map_list("The volumes. All pods use the same ones.", &["name"], 16, claim()),
+                    ),
+                )],
+            ),
+        ),
+        (
+            "network",
+            at(
+                "spec/network",
+                object(
+                    "How the application is reached.",
+                    &[],
+                    vec![
+                        (
+                            "serviceType",
+                            default(
+                                choice(
+                                    "The type of the Service: reached within the cluster, on a port of every node, or by an address from outside.",
+                                    &["ClusterIP", "NodePort", "LoadBalancer"],
+                                ),
+                                json!("ClusterIP"),
+                            ),
+                        ),
+                        (
+                            "loadBalancer",
+                            object(
+                                "For serviceType LoadBalancer.",
+                                &[],
+                                vec![(
+                                    "sourceRanges",
+                                    list(
+                                        "Networks that are let in, such as 10.0.0.0/8. Everybody unless told otherwise.",
+                                        64,
+                                        at(
+                                            "spec/network/loadBalancer/sourceRanges/[]",
+                                            text("A network.", 64),
+                                        ),
+                                    ),
+                                )],
+                            ),
+                        ),
+                        ("serviceAnnotations", texts_by_name("Annotations of the Service.")),
+                        (
+                            "ingress",
+                            object(
+                                "Makes it reachable by a host name, through an ingress controller.",
+                                &["host"],
+                                vec![
+                                    (
+                                        "host",
+                                        pattern(
+                                            text("The name, such as shop.example.com.", 253),
+                                            r"^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+                                        ),
+                                    ),
+                                    (
+                                        "path",
+                                        default(
+                                            pattern(
+                                                text(
+                                                    "Which paths of the host; all unless told otherwise.",
+                                                    1024,
+                                                ),
+                                                "^/",
+                                            ),
+                                            json!("/"),
+                                        ),
+                                    ),
+                                    (
+                                        "className",
+                                        text(
+                                            "Which ingress controller; the cluster's default unless told otherwise.",
+                                            253,
+                                        ),
+                                    ),
+                                    (
+                                        "tlsSecretName",
+                                        text(
+                                            "The Secret with certificate and key. Without it there is no TLS.",
+                                            253,
+                                        ),
+                                    ),
+                                    ("annotations", texts_by_name("Annotations of the Ingress.")),
+                                ],
+                            ),
+                        ),
+                        (
+                            "networkPolicy",
+                            object(
+                                "Lets in only these, and only on the application's ports.",
+                                &[],
+                                vec![(
+                                    "from",
+                                    list(
+                                        "Who is let in, each as in a NetworkPolicy: podSelector, namespaceSelector or ipBlock. Everybody unless told otherwise.",
+                                        64,
+                                        open("Pods, namespaces or addresses."),
+                                    ),
+                                )],
+                            ),
+                        ),
+                    ],
+                ),
+            ),
+        ),
+        (
+            "security",
+            object(
+                "As whom the pods run.",
+                &[],
+                vec![
+                    (
+                        "serviceAccount",
+                        pattern(
+                            text(
+                                "The account of the pods. It is made if it is missing, and deleted with the application that it was made for.",
+                                253,
+                            ),
+                            r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
+                        ),
+                    ),
+                    ("securityContext", at("spec/security/securityContext", security_context())),
+                    (
+                        "imagePullSecrets",
+                        map_list(
+                            "Secrets for pulling the image.",
+                            &["name"],
+                            16,
+                            object(
+                                "A Secret of the namespace.",
+                                &["name"],
+                                vec![("name", text("Its name.", 253))],
+                            ),
+                        ),
+                    ),
+                ],
+            ),
+        ),
     ]
 }
 
 fn execution() -> Vec<(&'static str, Value)> {
     vec![
-        (
-            "command",
-            list("The program, instead of the image's entry point.", 256, text("A word.", 32_768)),
-        ),
+        ("command", list("The program, instead of the image's entry point.", 256, text("A word.", 32_768))),
         ("args", list("Arguments of the program.", 256, text("A word.", 32_768))),
         (
             "environment",
@@ -170,18 +379,27 @@ fn rollout() -> Vec<(&'static str, Value)> {
                     vec![
                         (
                             "type",
-                            default(choice("Few at a time, or all at once.", &["RollingUpdate", "Recreate"]), json!("RollingUpdate")),
+                            default(
+                                choice("Few at a time, or all at once.", &["RollingUpdate", "Recreate"]),
+                                json!("RollingUpdate"),
+                            ),
                         ),
                         (
                             "rollingUpdate",
-                            at("spec/strategy/rollingUpdate", object(
-                                "How many at a time.",
-                                &[],
-                                vec![
-                                    ("maxSurge", number_or_percent("So many pods more than wanted.")),
-                                    ("maxUnavailable", number_or_percent("So many pods fewer than wanted.")),
-                                ],
-                            )),
+                            at(
+                                "spec/strategy/rollingUpdate",
+                                object(
+                                    "How many at a time.",
+                                    &[],
+                                    vec![
+                                        ("maxSurge", number_or_percent("So many pods more than wanted.")),
+                                        (
+                                            "maxUnavailable",
+                                            number_or_percent("So many pods fewer than wanted."),
+                                        ),
+                                    ],
+                                ),
+                            ),
                         ),
                     ],
                 ),
@@ -193,12 +411,12 @@ fn rollout() -> Vec<(&'static str, Value)> {
         ),
         (
             "progressDeadlineSeconds",
-            default(integer("How long a rollout may make no progress before it has failed.", 1, 86_400), json!(600)),
+            default(
+                integer("How long a rollout may make no progress before it has failed.", 1, 86_400),
+                json!(600),
+            ),
         ),
-        (
-            "revisionHistoryLimit",
-            default(integer("How many old ReplicaSets are kept.", 0, 100), json!(10)),
-        ),
+        ("revisionHistoryLimit", default(integer("How many old ReplicaSets are kept.", 0, 100), json!(10))),
         (
             "rollback",
             default(
@@ -208,11 +426,23 @@ fn rollout() -> Vec<(&'static str, Value)> {
                     vec![
                         (
                             "enabled",
-                            default(flag("Whether the last template that worked is put back. The one that failed is not tried again until the specification changes."), json!(true)),
+                            default(
+                                flag(
+                                    "Whether the last template that worked is put back. The one that failed is not tried again until the specification changes.",
+                                ),
+                                json!(true),
+                            ),
                         ),
                         (
                             "crashLoopRestarts",
-                            default(integer("After so many restarts of one new container the rollout has failed, without waiting for the deadline.", 1, 100), json!(3)),
+                            default(
+                                integer(
+                                    "After so many restarts of one new container the rollout has failed, without waiting for the deadline.",
+                                    1,
+                                    100,
+                                ),
+                                json!(3),
+                            ),
                         ),
                     ],
                 ),
@@ -254,27 +484,48 @@ fn placement() -> Vec<(&'static str, Value)> {
         ("nodeSelector", texts_by_name("Labels that nodes must have.")),
         (
             "tolerations",
-            list("Taints of nodes that the pods put up with.", 32, object("A taint.", &[], vec![
-                ("key", text("Which key; all if empty.", 316)),
-                ("operator", choice("How the value is compared.", &["Exists", "Equal", "Lt", "Gt"])),
-                ("value", text("The value.", 316)),
-                ("effect", choice("Which effect; all if left out.", &["NoSchedule", "PreferNoSchedule", "NoExecute"])),
-                ("tolerationSeconds", json!({"type": "integer", "format": "int64", "description": "For how long, with NoExecute."})),
-            ])),
+            list(
+                "Taints of nodes that the pods put up with.",
+                32,
+                object(
+                    "A taint.",
+                    &[],
+                    vec![
+                        ("key", text("Which key; all if empty.", 316)),
+                        ("operator", choice("How the value is compared.", &["Exists", "Equal", "Lt", "Gt"])),
+                        ("value", text("The value.", 316)),
+                        (
+                            "effect",
+                            choice(
+                                "Which effect; all if left out.",
+                                &["NoSchedule", "PreferNoSchedule", "NoExecute"],
+                            ),
+                        ),
+                        (
+                            "tolerationSeconds",
+                            json!({"type": "integer", "format": "int64", "description": "For how long, with NoExecute."}),
+                        ),
+                    ],
+                ),
+            ),
         ),
         ("affinity", open("Which nodes and neighbours are preferred or needed, as in a pod.")),
         (
             "topologySpreadConstraints",
-            list("How pods are spread, as in a pod. A constraint without labelSelector means the pods of this application.", 16, {
-                let mut constraint = open("A constraint: maxSkew, topologyKey, whenUnsatisfiable.");
-                constraint["required"] = json!(["maxSkew", "topologyKey", "whenUnsatisfiable"]);
-                constraint["properties"] = json!({
-                    "maxSkew": {"type": "integer", "format": "int32", "minimum": 1, "description": "How uneven it may be."},
-                    "topologyKey": {"type": "string", "maxLength": 316, "description": "The label of nodes that is looked at."},
-                    "whenUnsatisfiable": {"type": "string", "enum": ["DoNotSchedule", "ScheduleAnyway"], "description": "Whether pods wait."},
-                });
-                constraint
-            }),
+            list(
+                "How pods are spread, as in a pod. A constraint without labelSelector means the pods of this application.",
+                16,
+                {
+                    let mut constraint = open("A constraint: maxSkew, topologyKey, whenUnsatisfiable.");
+                    constraint["required"] = json!(["maxSkew", "topologyKey", "whenUnsatisfiable"]);
+                    constraint["properties"] = json!({
+                        "maxSkew": {"type": "integer", "format": "int32", "minimum": 1, "description": "How uneven it may be."},
+                        "topologyKey": {"type": "string", "maxLength": 316, "description": "The label of nodes that is looked at."},
+                        "whenUnsatisfiable": {"type": "string", "enum": ["DoNotSchedule", "ScheduleAnyway"], "description": "Whether pods wait."},
+                    });
+                    constraint
+                },
+            ),
         ),
         ("priorityClassName", text("Importance of the pods.", 253)),
     ]
@@ -288,17 +539,56 @@ fn claim() -> Value {
     );
     modes["minItems"] = json!(1);
     modes["x-kubernetes-list-type"] = json!("set");
-    at("spec/storage/persistentVolumeClaims/[]", object("A volume that stays.", &["name", "size"], vec![
-        ("name", pattern(text("The name. The claim is called APPLICATION-NAME.", 63), "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")),
-        ("size", quantity("How large, such as 10Gi. It can grow, not shrink.")),
-        ("accessModes", default(modes, json!(["ReadWriteOnce"]))),
-        ("storageClassName", text("From which class; the cluster's default if left out, none if empty.", 253)),
-        ("mountPath", pattern(text("Where it is in the container; /data/NAME unless told otherwise.", 512), "^/")),
-        ("subPath", pattern(text("Which folder of the volume.", 512), "^[^/]")),
-        ("readOnly", flag("Only for reading.")),
-        ("allowShared", default(flag("All pods may share this volume although it can be used on one node only: then they all have to run on that node."), json!(false))),
-        ("retention", default(choice("What happens to the volume when the application or this entry is deleted: it is kept, and taken up again by a new application of the same name, or deleted with what is on it.", &["Retain", "Delete"]), json!("Retain"))),
-    ]))
+    at(
+        "spec/storage/persistentVolumeClaims/[]",
+        object(
+            "A volume that stays.",
+            &["name", "size"],
+            vec![
+                (
+                    "name",
+                    pattern(
+                        text("The name. The claim is called APPLICATION-NAME.", 63),
+                        "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+                    ),
+                ),
+                ("size", quantity("How large, such as 10Gi. It can grow, not shrink.")),
+                ("accessModes", default(modes, json!(["ReadWriteOnce"]))),
+                (
+                    "storageClassName",
+                    text("From which class; the cluster's default if left out, none if empty.", 253),
+                ),
+                (
+                    "mountPath",
+                    pattern(
+                        text("Where it is in the container; /data/NAME unless told otherwise.", 512),
+                        "^/",
+                    ),
+                ),
+                ("subPath", pattern(text("Which folder of the volume.", 512), "^[^/]")),
+                ("readOnly", flag("Only for reading.")),
+                (
+                    "allowShared",
+                    default(
+                        flag(
+                            "All pods may share this volume although it can be used on one node only: then they all have to run on that node.",
+                        ),
+                        json!(false),
+                    ),
+                ),
+                (
+                    "retention",
+                    default(
+                        choice(
+                            "What happens to the volume when the application or this entry is deleted: it is kept, and taken up again by a new application of the same name, or deleted with what is on it.",
+                            &["Retain", "Delete"],
+                        ),
+                        json!("Retain"),
+                    ),
+                ),
+            ],
+        ),
+    )
 }
 
 fn variable() -> Value {
@@ -366,93 +656,186 @@ fn variable() -> Value {
 fn probe(about: &str) -> Value {
     let mut name = number_or_text("Number or name; the application's first port unless told otherwise.");
     name["maxLength"] = json!(15);
-    at("probe", object(about, &[], vec![
-        ("httpGet", object("Asks by HTTP. Answers from 200 to 399 are good.", &[], vec![
-            ("path", pattern(text("What is asked for.", 1024), "^/")),
-            ("port", name.clone()),
-            ("scheme", choice("The scheme; HTTP unless told otherwise.", &["HTTP", "HTTPS"])),
-            ("httpHeaders", list("Headers of the request.", 32, object("A header.", &["name", "value"], vec![
-                ("name", text("Its name.", 256)), ("value", text("Its value.", 4096)),
-            ]))),
-        ])),
-        ("tcpSocket", object("Opens a connection.", &[], vec![("port", name)])),
-        ("exec", object("Runs a command in the container. 0 is good.", &["command"], vec![
-            ("command", list("The command and its arguments.", 64, text("A word.", 4096))),
-        ])),
-        ("grpc", object("Asks by gRPC's health protocol.", &["port"], vec![
-            ("port", port("The number.")), ("service", text("Which service is asked about.", 253)),
-        ])),
-        ("initialDelaySeconds", integer("Not earlier than this after the start.", 0, 86_400)),
-        ("periodSeconds", integer("How often; 10 unless told otherwise.", 1, 86_400)),
-        ("timeoutSeconds", integer("How long an answer may take; 1 unless told otherwise.", 1, 86_400)),
-        ("successThreshold", integer("So many good answers in a row are needed after a bad one.", 1, 1000)),
-        ("failureThreshold", integer("So many bad answers in a row are needed; 3 unless told otherwise.", 1, 1000)),
-    ]))
+    at(
+        "probe",
+        object(
+            about,
+            &[],
+            vec![
+                (
+                    "httpGet",
+                    object(
+                        "Asks by HTTP. Answers from 200 to 399 are good.",
+                        &[],
+                        vec![
+                            ("path", pattern(text("What is asked for.", 1024), "^/")),
+                            ("port", name.clone()),
+                            ("scheme", choice("The scheme; HTTP unless told otherwise.", &["HTTP", "HTTPS"])),
+                            (
+                                "httpHeaders",
+                                list(
+                                    "Headers of the request.",
+                                    32,
+                                    object(
+                                        "A header.",
+                                        &["name", "value"],
+                                        vec![
+                                            ("name", text("Its name.", 256)),
+                                            ("value", text("Its value.", 4096)),
+                                        ],
+                                    ),
+                                ),
+                            ),
+                        ],
+                    ),
+                ),
+                ("tcpSocket", object("Opens a connection.", &[], vec![("port", name)])),
+                (
+                    "exec",
+                    object(
+                        "Runs a command in the container. 0 is good.",
+                        &["command"],
+                        vec![("command", list("The command and its arguments.", 64, text("A word.", 4096)))],
+                    ),
+                ),
+                (
+                    "grpc",
+                    object(
+                        "Asks by gRPC's health protocol.",
+                        &["port"],
+                        vec![
+                            ("port", port("The number.")),
+                            ("service", text("Which service is asked about.", 253)),
+                        ],
+                    ),
+                ),
+                ("initialDelaySeconds", integer("Not earlier than this after the start.", 0, 86_400)),
+                ("periodSeconds", integer("How often; 10 unless told otherwise.", 1, 86_400)),
+                (
+                    "timeoutSeconds",
+                    integer("How long an answer may take; 1 unless told otherwise.", 1, 86_400),
+                ),
+                (
+                    "successThreshold",
+                    integer("So many good answers in a row are needed after a bad one.", 1, 1000),
+                ),
+                (
+                    "failureThreshold",
+                    integer("So many bad answers in a row are needed; 3 unless told otherwise.", 1, 1000),
+                ),
+            ],
+        ),
+    )
 }
 
 fn security_context() -> Value {
     let id = |about: &str| json!({"type": "integer", "format": "int64", "minimum": 0, "maximum": 2_147_483_647, "description": about});
-    object("User, group and rights, of pod and container in one.", &[], vec![
-        ("runAsNonRoot", flag("Refuse to run as root.")),
-        ("runAsUser", id("The user's number.")),
-        ("runAsGroup", id("The group's number.")),
-        ("fsGroup", id("The group that volumes belong to.")),
-        ("supplementalGroups", list("More groups.", 32, id("A group's number."))),
-        ("seccompProfile", object("Which system calls are allowed.", &["type"], vec![
-            ("type", choice("Which profile.", &["RuntimeDefault", "Unconfined", "Localhost"])),
-            ("localhostProfile", text("The file on the node, for Localhost.", 512)),
-        ])),
-        ("allowPrivilegeEscalation", flag("Whether a process may gain more rights than its parent has.")),
-        ("readOnlyRootFilesystem", flag("Whether the image's files cannot be changed.")),
-        ("privileged", flag("Whether it has all rights of the node.")),
-        ("capabilities", object("Single rights.", &[], vec![
-            ("add", list("Rights that are given.", 64, text("A right.", 64))),
-            ("drop", list("Rights that are taken away.", 64, text("A right.", 64))),
-        ])),
-    ])
+    object(
+        "User, group and rights, of pod and container in one.",
+        &[],
+        vec![
+            ("runAsNonRoot", flag("Refuse to run as root.")),
+            ("runAsUser", id("The user's number.")),
+            ("runAsGroup", id("The group's number.")),
+            ("fsGroup", id("The group that volumes belong to.")),
+            ("supplementalGroups", list("More groups.", 32, id("A group's number."))),
+            (
+                "seccompProfile",
+                object(
+                    "Which system calls are allowed.",
+                    &["type"],
+                    vec![
+                        ("type", choice("Which profile.", &["RuntimeDefault", "Unconfined", "Localhost"])),
+                        ("localhostProfile", text("The file on the node, for Localhost.", 512)),
+                    ],
+                ),
+            ),
+            ("allowPrivilegeEscalation", flag("Whether a process may gain more rights than its parent has.")),
+            ("readOnlyRootFilesystem", flag("Whether the image's files cannot be changed.")),
+            ("privileged", flag("Whether it has all rights of the node.")),
+            (
+                "capabilities",
+                object(
+                    "Single rights.",
+                    &[],
+                    vec![
+                        ("add", list("Rights that are given.", 64, text("A right.", 64))),
+                        ("drop", list("Rights that are taken away.", 64, text("A right.", 64))),
+                    ],
+                ),
+            ),
+        ],
+    )
 }
 
 fn status() -> Value {
     let number = |about: &str| json!({"type": "integer", "format": "int32", "description": about});
     let word = |about: &str| json!({"type": "string", "description": about});
-    object("What is, as far as the operator has seen.", &[], vec![
-        ("phase", word("In a word: Creating, Running, Scaling, Updating, Failed, Suspended, Paused or Deleting.")),
-        ("observedGeneration", json!({"type": "integer", "format": "int64", "description": "The generation of the specification that all of this is about."})),
-        ("replicas", number("Pods that exist.")),
-        ("readyReplicas", number("Pods that are ready.")),
-        ("updatedReplicas", number("Pods of the current template.")),
-        ("availableReplicas", number("Pods that have been ready for long enough.")),
-        ("desiredReplicas", number("Pods that are wanted, by the specification or by the autoscaler.")),
-        ("settledReplicas", number("Pods that there were when last all was as wanted.")),
-        ("ready", word("Pods that are ready, and that are wanted.")),
-        ("scaling", word("Fewest and most pods of automatic scaling.")),
-        ("selector", word("The label selector of the pods.")),
-        ("url", word("Where it is reached.")),
-        ("image", word("The image that runs.")),
-        ("currentRevision", word("The template that is rolled out, by a hash.")),
-        ("lastGoodRevision", word("The last template that worked.")),
-        ("failedRevision", word("The template that failed. It is not tried again until the specification changes.")),
-        ("failedReason", word("Why it failed.")),
-        ("conditions", json!({
-            "type": "array", "description": "Details. Ready is true when all is as wanted; Stalled when nothing goes on without help.",
-            "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"],
-            "items": {
-                "type": "object", "description": "What is true, and since when.",
-                "required": ["type", "status", "lastTransitionTime", "reason", "message"],
-                "properties": {
-                    "type": word("What it is about."),
-                    "status": word("True, False or Unknown."),
-                    "reason": word("Why, in a word."),
-                    "message": word("Why, in a sentence."),
-                    "lastTransitionTime": {"type": "string", "format": "date-time", "description": "Since when."},
-                    "observedGeneration": {"type": "integer", "format": "int64", "description": "The generation that it is about."},
-                },
-            },
-        })),
-        ("children", list("The objects that were made.", 100, object("An object of the namespace.", &["kind", "name"], vec![
-            ("kind", word("Its kind.")), ("name", word("Its name.")),
-        ]))),
-    ])
+    object(
+        "What is, as far as the operator has seen.",
+        &[],
+        vec![
+            (
+                "phase",
+                word(
+                    "In a word: Creating, Running, Scaling, Updating, Failed, Suspended, Paused or Deleting.",
+                ),
+            ),
+            (
+                "observedGeneration",
+                json!({"type": "integer", "format": "int64", "description": "The generation of the specification that all of this is about."}),
+            ),
+            ("replicas", number("Pods that exist.")),
+            ("readyReplicas", number("Pods that are ready.")),
+            ("updatedReplicas", number("Pods of the current template.")),
+            ("availableReplicas", number("Pods that have been ready for long enough.")),
+            ("desiredReplicas", number("Pods that are wanted, by the specification or by the autoscaler.")),
+            ("settledReplicas", number("Pods that there were when last all was as wanted.")),
+            ("ready", word("Pods that are ready, and that are wanted.")),
+            ("scaling", word("Fewest and most pods of automatic scaling.")),
+            ("selector", word("The label selector of the pods.")),
+            ("url", word("Where it is reached.")),
+            ("image", word("The image that runs.")),
+            ("currentRevision", word("The template that is rolled out, by a hash.")),
+            ("lastGoodRevision", word("The last template that worked.")),
+            (
+                "failedRevision",
+                word("The template that failed. It is not tried again until the specification changes."),
+            ),
+            ("failedReason", word("Why it failed.")),
+            (
+                "conditions",
+                json!({
+                    "type": "array", "description": "Details. Ready is true when all is as wanted; Stalled when nothing goes on without help.",
+                    "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"],
+                    "items": {
+                        "type": "object", "description": "What is true, and since when.",
+                        "required": ["type", "status", "lastTransitionTime", "reason", "message"],
+                        "properties": {
+                            "type": word("What it is about."),
+                            "status": word("True, False or Unknown."),
+                            "reason": word("Why, in a word."),
+                            "message": word("Why, in a sentence."),
+                            "lastTransitionTime": {"type": "string", "format": "date-time", "description": "Since when."},
+                            "observedGeneration": {"type": "integer", "format": "int64", "description": "The generation that it is about."},
+                        },
+                    },
+                }),
+            ),
+            (
+                "children",
+                list(
+                    "The objects that were made.",
+                    100,
+                    object(
+                        "An object of the namespace.",
+                        &["kind", "name"],
+                        vec![("kind", word("Its kind.")), ("name", word("Its name."))],
+                    ),
+                ),
+            ),
+        ],
+    )
 }
 
 /// The schema with the rules of that place.

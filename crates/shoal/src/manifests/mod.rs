@@ -62,7 +62,7 @@ fn own_image() -> String {
 fn operator(name: Name) -> Operator {
     match name {
         Name::Application => Operator {
-            run: "application",
+            run: &["run", "application", "--replicas", "sharded"],
             namespace: "operator-system",
             deployment: "operator-controller-manager",
             account: "application-operator",
@@ -74,7 +74,7 @@ fn operator(name: Name) -> Operator {
             group_rules: rbac::sharding(),
         },
         Name::Controllers => Operator {
-            run: "controllers",
+            run: &["run", "controllers"],
             namespace: "shoal-system",
             deployment: "shoal-controllers",
             account: "shoal-controllers",

@@ -8,8 +8,8 @@ use super::workload;
 
 /// A part of Shoal that can run as pods.
 pub struct Operator {
-    /// What `shoal run` calls it.
-    pub run: &'static str,
+    /// How this program is told to be it.
+    pub run: &'static [&'static str],
     /// Where it lives unless told otherwise.
     pub namespace: &'static str,
     /// Name of its Deployment.

@@ -94,12 +94,14 @@ fn deployment(operator: &Operator, settings: &Settings) -> Value {
 }
 
 fn container(operator: &Operator, settings: &Settings) -> Value {
+    let file = format!("{CONFIG}/config.yaml");
+    let arguments = [operator.run, &["--config", &file]].concat();
     let hash = json!({"fieldRef": {"fieldPath": "metadata.labels['pod-template-hash']"}});
     json!({
         "name": "operator",
         "image": settings.image,
         "imagePullPolicy": "IfNotPresent",
-        "args": ["run", operator.run, "--config", format!("{CONFIG}/config.yaml")],
+        "args": arguments,
         // Replicas of one template know each other by it, so that a rolling update moves each share once.
         "env": [{"name": "REVISION", "valueFrom": hash}],
         "ports": [
