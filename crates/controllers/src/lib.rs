@@ -27,6 +27,7 @@ pub mod pending;
 pub mod persistentvolume;
 pub mod podgc;
 pub mod pods;
+pub mod rbac;
 pub mod replicaset;
 pub mod resourcequota;
 pub mod revisions;

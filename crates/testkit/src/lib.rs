@@ -21,6 +21,7 @@ mod fault_body;
 mod faults;
 mod http_client;
 mod log;
+mod manifest;
 mod wait;
 
 pub use cluster::{Builder, Cluster};
@@ -28,5 +29,6 @@ pub use events::{Events, Mirror};
 pub use faults::{BoxError, Effect, FaultBody, FaultLayer, Rule};
 pub use http_client::{Answer, Http};
 pub use log::CapturedLog;
+pub use manifest::path;
 pub use shoal_apiserver::Abilities;
 pub use wait::eventually;

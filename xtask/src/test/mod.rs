@@ -1,5 +1,6 @@
 //! `cargo xtask test`: gets missing tools, then runs every test and counts.
 
+mod application;
 mod clients;
 mod command;
 mod examples;
@@ -45,12 +46,14 @@ enum Step {
     Oracle,
     /// What people do with kubectl, on `shoal up`.
     Kubectl,
+    /// The Application operator as pods of `shoal up`, by its usage guide, and its story.
+    Application,
     /// Clients and operators of other projects, on `shoal up`: Python, kopf, kube-rs, JavaScript.
     Clients,
 }
 
 impl Step {
-    const ALL: [Step; 8] = [
+    const ALL: [Step; 9] = [
         Step::Crates,
         Step::Docs,
         Step::Simulation,
@@ -58,6 +61,7 @@ impl Step {
         Step::Examples,
         Step::Oracle,
         Step::Kubectl,
+        Step::Application,
         Step::Clients,
     ];
 
@@ -70,6 +74,7 @@ impl Step {
             Step::Examples => "programs outside the workspace",
             Step::Oracle => "recorded behaviour of a real API server",
             Step::Kubectl => "everyday use with kubectl",
+            Step::Application => "the Application operator, by its usage guide",
             Step::Clients => "clients and operators of other projects",
         }
     }
@@ -101,6 +106,7 @@ pub fn run(options: &Options) -> Result<bool> {
             Step::Examples => examples::run(&workspace),
             Step::Oracle => oracle::run(&workspace, &tools, &options.scenarios),
             Step::Kubectl => kubectl::run(&workspace, &tools),
+            Step::Application => application::run_all(&workspace, &tools),
             Step::Clients => clients::run(&workspace, &tools),
         };
         // A step that could not even run is one failure, and the others still tell what they know.

@@ -267,13 +267,12 @@ impl Builder {
         health.inspect("caches", move || serde_json::json!(caches.snapshot()));
         self.follow_log_level(&source, &health);
         tell_of_rejections(&source, &recorders.of(&self.name), client.default_namespace());
-        let listener = match self.listen {
-            true => {
-                let port = config.metrics.port;
-                Some(health::bind(port).await.map_err(|source| Error::Listen { port, source })?)
-            }
-            false => None,
-        };
+        let mut listeners = Vec::new();
+        let ports = [config.metrics.port, config.metrics.probe_port];
+        // No probe port means that one is enough.
+        for port in ports.into_iter().filter(|port| self.listen && *port != 0) {
+            listeners.push(health::bind(port).await.map_err(|source| Error::Listen { port, source })?);
+        }
         let election = match self.election.then(|| self.stand(&client, &config)) {
             None => None,
             Some(election) => {
@@ -312,7 +311,7 @@ impl Builder {
             board,
             stopper,
             stop,
-            listener,
+            listeners,
             signals,
             stop_deadline: self.stop_deadline,
         })

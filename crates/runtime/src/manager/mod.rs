@@ -39,6 +39,7 @@ use kube::Client;
 use shoal_objects::{Clock, Entropy};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
 
 pub use builder::Builder;
 pub use component::{BoxError, Component, Inspect, Ready, Run, Stage};
@@ -181,7 +182,7 @@ pub struct Manager {
     board: Arc<Board>,
     stopper: Stopper,
     stop: Stop,
-    listener: Option<TcpListener>,
+    listeners: Vec<TcpListener>,
     signals: Option<Signals>,
     stop_deadline: Duration,
 }
@@ -286,7 +287,7 @@ impl Manager {
 
     /// Where the health endpoint listens.
     pub fn health_address(&self) -> Option<std::net::SocketAddr> {
-        self.listener.as_ref()?.local_addr().ok()
+        self.listeners.first()?.local_addr().ok()
     }
 
     /// Asks the running manager to stop, or to drop everything.
@@ -312,10 +313,12 @@ impl Manager {
         let supervisor =
             Supervisor::new(components, elector, self.board.clone(), self.stop.clone(), self.stop_deadline)?;
         let (around, ended) = Stop::channel();
-        let server = self.listener.map(|listener| {
-            tokio::spawn(health::Server::new(listener, self.health.clone()).run(ended.clone()))
-        });
-        let reload = tokio::spawn(self.config.clone().run(ended));
+        let mut around_work: Vec<JoinHandle<()>> = Vec::new();
+        for listener in self.listeners {
+            let server = health::Server::new(listener, self.health.clone());
+            around_work.push(tokio::spawn(server.run(ended.clone())));
+        }
+        around_work.push(tokio::spawn(self.config.clone().run(ended)));
         let limit = tokio::spawn(self.reconciles.follow());
         let signals = self.signals.map(|signals| tokio::spawn(signals.forward(self.stopper.clone())));
         tracing::info!(manager = self.name, "starting");
@@ -325,7 +328,7 @@ impl Manager {
         if let Some(signals) = signals {
             signals.abort();
         }
-        for task in [Some(reload), server].into_iter().flatten() {
+        for task in around_work {
             let _ = task.await;
         }
         match &result {

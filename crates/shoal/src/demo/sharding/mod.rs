@@ -6,8 +6,8 @@ mod figures;
 mod fleet;
 mod intervals;
 mod load;
+mod picture;
 pub mod replica;
-mod stage;
 mod trail;
 mod verdict;
 
@@ -24,13 +24,14 @@ use shoal_runtime::monotonic::Monotonic;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-use fleet::{Fleet, Server, WITH_PARENT};
+use fleet::Fleet;
 use load::Load;
 use replica::GROUP;
-use stage::Stage;
 use trail::Micros;
 use verdict::{Chapter, Figures, Life, RESTART, Verdict, judge};
 
+use crate::demo::process::Server;
+use crate::demo::stage::Stage;
 use crate::shards::{Clocks, Group, Snapshot, find};
 
 /// How the story goes.
@@ -92,6 +93,9 @@ impl Default for Args {
 
 /// What a takeover may cost beyond what the protocol takes: reading the slots anew and working through the queue.
 const READING: Duration = Duration::from_secs(1);
+/// Nothing but the API server: the story is about others.
+const ALONE: [&str; 2] =
+    ["--without", "controllers,scheduler,node,metrics,application,etcd,kubeocean,console"];
 /// How long the group may take to come to rest before the story is given up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -158,7 +162,7 @@ struct Play<'a> {
 async fn tell(args: &Args, folder: &Path, stage: &Stage) -> anyhow::Result<Verdict> {
     let binary = std::env::current_exe().context("cannot find this program")?;
     let lease = Duration::from_secs(args.lease);
-    let server = Server::start(&binary, folder)?;
+    let server = Server::start(&binary, folder, &ALONE)?;
     let places = Places { kubeconfig: Some(server.kubeconfig.clone().into()), ..Places::default() };
     let client = infer_from(&places, &Options::default()).await?;
     let load = Load::new(client.clone(), args.objects);
@@ -306,7 +310,8 @@ impl Play<'_> {
             self.group = timeout(Duration::from_secs(2), found).await.ok()?.ok();
         }
         let snapshot = timeout(Duration::from_secs(2), self.group.as_ref()?.read()).await.ok()?.ok()?;
-        self.stage.draw(&snapshot, &format!("{} changes so far", self.load.changes().len()));
+        let below = format!("{} changes so far", self.load.changes().len());
+        self.stage.draw(|colours| picture::picture(&snapshot, &below, colours));
         Some(snapshot)
     }
 
@@ -391,12 +396,5 @@ impl Play<'_> {
         let turned_back = self.load.turned_back();
         let verdict = judge(&lives, &self.load.changes(), &self.outages, bound, self.chapters, &turned_back);
         Ok(Verdict { figures: self.figures, ended_themselves: self.fleet.aborted, ..verdict })
-    }
-}
-
-/// Ends with the parent process, if that is wanted.
-pub fn end_with_parent() {
-    if std::env::var_os(WITH_PARENT).is_some() {
-        let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     }
 }
