@@ -44,7 +44,8 @@ impl Beside {
         let (stop, stopped) = watch::channel(false);
         let mut running = Vec::new();
         let (controllers, scheduler) = (wanted(Part::Controllers), wanted(Part::Scheduler));
-        if controllers || scheduler || nodes.is_some() || metrics.is_some() {
+        let application = wanted(Part::Application);
+        if controllers || scheduler || application || nodes.is_some() || metrics.is_some() {
             let client = in_process::client(server, "kube-controller-manager");
             // Only nodes of this machine can use a folder of it.
             let volumes = wanted(Part::Node).then(|| folder.join("volumes"));
@@ -58,6 +59,9 @@ impl Beside {
                 if scheduler {
                     manager.add(scheduler::Scheduler::default());
                 }
+                if application {
+                    shoal_application::register(manager, shoal_application::Settings::default());
+                }
                 if let Some(nodes) = &nodes {
                     simulated::add(manager, nodes.clone());
                 }
@@ -65,7 +69,7 @@ impl Beside {
                     metrics::add(manager, handle, options.clone());
                 }
             };
-            running.push(tokio::spawn(keep_running("controllers", client, register, stopped)));
+            running.push(tokio::spawn(keep_running("controllers", client, application, register, stopped)));
         }
         Beside { stop, running }
     }
@@ -85,14 +89,22 @@ fn config() -> Config {
     Config { informer, ..Config::default() }
 }
 
-/// Runs a manager until it is asked to stop. One that fails is made anew.
+/// Runs a manager until it is asked to stop. One that fails is made anew. `kinds`: its custom kinds are installed first.
 async fn keep_running(
     name: &'static str,
     client: kube::Client,
+    kinds: bool,
     register: impl Fn(&mut Manager) + Send + 'static,
     mut stopped: watch::Receiver<bool>,
 ) {
     loop {
+        if kinds && let Err(error) = shoal_application::api::install(&client).await {
+            tracing::error!(part = name, %error, "this part cannot be started yet");
+            if tokio::time::timeout(PAUSE, asked(&mut stopped)).await.is_ok() {
+                return;
+            }
+            continue;
+        }
         let builder = Manager::builder(name).client(client.clone()).config(config());
         let error = match builder.embedded().stop_deadline(STOP_WITHIN).build().await {
             Err(error) => error,

@@ -10,7 +10,8 @@ use shoal_apiserver::access::files::FileError;
 use shoal_apiserver::audit::{AuditOptions, AuditPolicy, Level};
 use shoal_apiserver::serve::{self, Limits};
 use shoal_apiserver::{Options, Server};
-use shoal_objects::Clock;
+use shoal_node::addresses::Addresses;
+use shoal_objects::{Clock, Entropy};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -142,6 +143,8 @@ pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
     options.clock = clock.clone();
     options.front_proxy = Some(pki.front_proxy().clone());
     options.kubelet_client = Some(nodes::kubelet_client(&pki, &clock)?);
+    let pod_addresses = Addresses::new(&Entropy::system());
+    options.reach = nodes::reach(&pod_addresses);
     options.audit = match (args.audit_log, audit_policy) {
         (Some(path), Some(policy)) => Some(AuditOptions::by_policy(path, policy)),
         (Some(path), None) => Some(AuditOptions::new(path, args.audit_level.into())),
@@ -166,7 +169,9 @@ pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
     kubeconfig::write(&kubeconfig, &url, &pki)?;
     announce(&url, &kubeconfig.display().to_string(), started);
 
-    let nodes = Nodes::start(&server, &pki, &clock, (data.path(), reachable(address)), count, &images)?;
+    let place = (data.path(), reachable(address));
+    let pods = (&images, &pod_addresses, args.nodes.keep_pods());
+    let nodes = Nodes::start(&server, &pki, &clock, place, count, pods)?;
     let metrics = (metrics, args.metrics.autoscaler());
     let root_ca = pki.ca_pem().to_owned();
     let beside = Beside::start(&server, &wanted, clock, root_ca, data.path(), simulated, metrics);

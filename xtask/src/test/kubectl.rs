@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use super::command::Counts;
+use super::command::{Counts, FAILED, PASSED};
 use super::tools::Tools;
 use super::transcript;
 use crate::server::{Mode, Server};
@@ -192,11 +192,11 @@ fn verdict(claim: &str, outcome: Result<()>) -> Counts {
     match outcome {
         Ok(()) => {
             println!("PASS {claim}");
-            Counts { passed: 1, failed: 0 }
+            PASSED
         }
         Err(error) => {
             println!("FAIL {claim}\n    {error:#}");
-            Counts { passed: 0, failed: 1 }
+            FAILED
         }
     }
 }

@@ -58,7 +58,13 @@ pub fn answer(
         // How a conversation is cut off does not matter any more.
         let _ = match is_exec {
             true => exec(socket, &run, command, wanted).await,
-            false => attach(socket, &run, wanted).await,
+            false => {
+                let attached = attach(socket, &run, wanted).await;
+                if wanted.input && run.stdin_once {
+                    let _ = run.feed(None).await;
+                }
+                attached
+            }
         };
         let _ = out.close().await;
     })
@@ -91,10 +97,12 @@ async fn exec(
     };
     // Tells that the connection is there before the command prints something.
     out.send(&[STDOUT]).await?;
-    let (mut child, terminal) = match run.exec(command, streams).await {
-        Ok(started) => started,
+    // Whoever asked may go away: then the command ends with this value.
+    let mut joined = match run.exec(command, streams).await {
+        Ok(joined) => joined,
         Err(error) => return finish(&out, &channels::failure(&error.to_string())).await,
     };
+    let (child, terminal) = (&mut joined.child, joined.terminal.clone());
     let mut pumps = tokio::task::JoinSet::new();
     match &terminal {
         Some(terminal) => {
@@ -115,7 +123,6 @@ async fn exec(
             biased;
             status = child.wait() => break status?,
             message = messages.recv() => {
-                // Whoever asked has gone: so does the command, with `child`.
                 let Some(message) = message else { return Ok(()) };
                 match said(&message) {
                     Said::Input(bytes) => match (&terminal, &mut input) {
@@ -202,7 +209,8 @@ async fn attach(socket: Socket<TokioIo<Upgraded>>, run: &Run, wanted: Wanted) ->
                 let Some(message) = message else { return Ok(()) };
                 match said(&message) {
                     Said::Input(bytes) if wanted.input => run.feed(Some(bytes)).await?,
-                    Said::EndOfInput => run.feed(None).await?,
+                    // Others may be attached later, unless the container wants only one.
+                    Said::EndOfInput if run.stdin_once => run.feed(None).await?,
                     Said::Size(width, height) => {
                         if let Some(terminal) = &run.terminal {
                             terminal.resize(width, height)?;

@@ -37,7 +37,7 @@ impl Cgroups {
     pub fn create(&self, name: &str, container: &Container) -> io::Result<Cgroup> {
         let path = self.0.join(name);
         fs::create_dir(&path)?;
-        let cgroup = Cgroup { path };
+        let cgroup = Cgroup { path, kept: false };
         for (file, text) in settings(container) {
             fs::write(cgroup.path.join(file), text)?;
         }
@@ -51,9 +51,23 @@ impl Cgroups {
 #[derive(Debug)]
 pub struct Cgroup {
     path: PathBuf,
+    /// Its processes outlive the agent.
+    kept: bool,
 }
 
 impl Cgroup {
+    /// The cgroup of a run that an earlier agent has left.
+    pub fn left(path: PathBuf) -> Option<Cgroup> {
+        path.is_dir().then_some(Cgroup { path, kept: true })
+    }
+
+    /// The same, for a run that outlives the agent.
+    #[must_use]
+    pub fn keep(mut self, kept: bool) -> Cgroup {
+        self.kept = kept;
+        self
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
@@ -80,7 +94,9 @@ impl Cgroup {
 impl Drop for Cgroup {
     fn drop(&mut self) {
         // Whatever is left in it; a cgroup with processes cannot be removed.
-        let _ = fs::write(self.path.join("cgroup.kill"), "1");
+        if !self.kept {
+            let _ = fs::write(self.path.join("cgroup.kill"), "1");
+        }
         let _ = fs::remove_dir(&self.path);
     }
 }

@@ -9,6 +9,7 @@ use super::container::log_path;
 use super::worker::View;
 use crate::addresses::local;
 use crate::agent::Node;
+use crate::dns::resolv_conf;
 use crate::env::{Sources, expand, variables};
 use crate::images::command_line;
 use crate::process::private_dir;
@@ -148,17 +149,8 @@ pub fn write_files(node: &Node, pod: &Pod, view: &View) -> Result<(), String> {
     };
     write("hosts", &hosts)?;
     write("hostname", &format!("{name}\n"))?;
-    let mut resolver = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
-    if let Some(own) = spec.dns_config.filter(|_| spec.dns_policy.as_deref() == Some("None")) {
-        resolver.clear();
-        for server in own.nameservers.iter().flatten() {
-            let _ = writeln!(resolver, "nameserver {server}");
-        }
-        if let Some(searches) = own.searches.filter(|searches| !searches.is_empty()) {
-            let _ = writeln!(resolver, "search {}", searches.join(" "));
-        }
-    }
-    write("resolv.conf", &resolver)
+    let host = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    write("resolv.conf", &resolv_conf(pod, &host, node.directory.dns().as_deref()))
 }
 
 /// What a container wrote for its end, or the last lines of its log if it wants that.

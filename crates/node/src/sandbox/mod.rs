@@ -8,11 +8,13 @@
 //! ```
 //!
 //! `run` dies with the agent, `init` dies with `run`, and with pid 1 the kernel ends everything in the namespace. So nothing
-//! outlives the agent, whatever it forks.
+//! outlives the agent, whatever it forks; unless it is asked to ([`Keep`]): then `run` stays, supervises, holds the
+//! outputs, and writes down how the container ended.
 
 mod enter;
 mod init;
 mod join;
+mod life;
 mod mounts;
 mod network;
 mod report;
@@ -25,6 +27,7 @@ use std::process::ExitCode;
 
 use serde::{Deserialize, Serialize};
 
+pub use life::Life;
 pub use network::Network;
 pub use report::{Report, send as send_report};
 pub use settle::exit_code;
@@ -72,6 +75,17 @@ pub struct Spec {
     pub network: Option<Network>,
     /// The cgroup it runs in.
     pub cgroup: Option<PathBuf>,
+    /// What it needs to outlive the agent, if it does.
+    pub keep: Option<Keep>,
+}
+
+/// What a container needs that outlives its agent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Keep {
+    /// File of its life.
+    pub life: PathBuf,
+    /// Its outputs, held open so that nothing breaks while no agent reads them.
+    pub pipes: Vec<PathBuf>,
 }
 
 /// A file or directory of the host that is seen in the container.

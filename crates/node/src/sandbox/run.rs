@@ -1,12 +1,15 @@
 //! The first stage: namespaces.
 
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::Command;
 
+use rustix::fs::OFlags;
 use rustix::process::{getgid, getuid};
 use rustix::thread::UnshareFlags;
 
 use super::network::Supervisor;
-use super::{Report, START_FAILED, Spec, complain, send_report, settle};
+use super::{Keep, Report, START_FAILED, Spec, complain, life, send_report, settle};
 
 /// Makes the namespaces and starts `init` in them; without them, if the system forbids them and the pod can do without.
 pub fn run(path: &str) -> u8 {
@@ -29,7 +32,27 @@ pub fn run(path: &str) -> u8 {
     }
 }
 
+/// What the stage of a container holds that outlives its agent.
+struct Held {
+    life: File,
+    _pipes: Vec<File>,
+}
+
+impl Held {
+    fn open(keep: &Keep) -> std::io::Result<Held> {
+        // Away from the terminal and the signals of who started the agent.
+        let _ = rustix::process::setsid();
+        // Without waiting for somebody who writes.
+        let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
+        let open = |path| std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path);
+        let pipes = keep.pipes.iter().map(open).collect::<std::io::Result<_>>()?;
+        Ok(Held { life: life::begin(&keep.life)?, _pipes: pipes })
+    }
+}
+
 fn start(spec: &Spec, path: &str) -> Result<u8, String> {
+    // First: later, paths lead elsewhere.
+    let held = spec.keep.as_ref().map(Held::open).transpose().map_err(|e| format!("cannot be kept: {e}"))?;
     super::enter_cgroup(spec.cgroup.as_ref())?;
     let isolated = isolate(getuid().as_raw(), getgid().as_raw(), 0, 0);
     // Between the two: new users need a single thread, and after new pids no thread can be made.
@@ -37,7 +60,9 @@ fn start(spec: &Spec, path: &str) -> Result<u8, String> {
     let isolated =
         isolated.and_then(|()| unshare(UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWUTS));
     // After the change of credentials, which may reset it.
-    settle::die_with_parent(Some(spec.agent))?;
+    if held.is_none() {
+        settle::die_with_parent(Some(spec.agent))?;
+    }
     let mode = match isolated {
         Ok(()) => "init",
         Err(why) if spec.needs_mounts => {
@@ -67,7 +92,12 @@ fn start(spec: &Spec, path: &str) -> Result<u8, String> {
         .env("SHOAL_NAMESPACES", namespaces)
         .spawn()
         .map_err(|e| format!("cannot start the container's first process: {e}"))?;
-    Ok(settle::tend(&child))
+    let code = settle::tend(&child);
+    if let Some(held) = held {
+        // Nobody is there to be told that this cannot be written.
+        let _ = life::end(&held.life, code);
+    }
+    Ok(code)
 }
 
 /// Leaves what is shared with others.
