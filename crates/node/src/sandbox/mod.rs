@@ -75,6 +75,8 @@ pub struct Spec {
     pub network: Option<Network>,
     /// Bytes of memory that each process may have.
     pub memory: Option<u64>,
+    /// The first process of a container whose processes it sees and shares, as ephemeral containers may.
+    pub beside: Option<i32>,
     /// What it needs to outlive the agent, if it does.
     pub keep: Option<Keep>,
 }
