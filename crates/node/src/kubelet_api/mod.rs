@@ -4,9 +4,11 @@
 
 mod answer;
 mod channels;
+mod link;
 mod logs;
 mod port_forward;
 mod spdy;
+mod spdy_channels;
 mod stats;
 mod streams;
 mod websocket;

@@ -262,6 +262,11 @@ async fn beginning(from: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
 }
 
 impl Run {
+    /// Its first process, if that has namespaces which another container can join.
+    pub fn namespaces(&self) -> Option<i32> {
+        self.join.namespaces.then_some(self.pid)
+    }
+
     /// Asks the command to end.
     pub fn terminate(&self) {
         terminate(self.outer, Signal::TERM);

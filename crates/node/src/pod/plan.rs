@@ -75,6 +75,12 @@ pub fn ephemeral(pod: &Pod) -> Vec<Container> {
     all.iter().filter_map(container).collect()
 }
 
+/// The container whose processes an ephemeral container wants to see.
+pub fn target<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
+    let all = pod.spec.as_ref()?.ephemeral_containers.as_deref()?;
+    all.iter().find(|container| container.name == name)?.target_container_name.as_deref()
+}
+
 /// Whether all init containers have done their part; `Err` when one has failed for good.
 pub fn initialized(pod: &Pod, records: &Records) -> Result<bool, String> {
     let (init, main) = containers(pod);

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::adopt::take_over;
 use super::container::{self, Order, Run, log_path};
-use super::plan::{Action, containers, ephemeral, plan};
+use super::plan::{Action, containers, ephemeral, plan, target};
 use super::record::{Exit, Records, State, remembered};
 use super::status::{Circumstances, status};
 use crate::agent::Node;
@@ -347,6 +347,8 @@ impl Worker {
                 return true;
             }
         };
+        let beside = target(&self.pod, name).and_then(|target| self.view.runs.lock().get(target).cloned());
+        spec.beside = beside.and_then(|run| run.namespaces());
         let present = format!("Container image {image:?} already present on machine");
         self.event(Some(name), Severity::Normal, "Pulled", present);
         self.event(Some(name), Severity::Normal, "Created", format!("Created container: {name}"));

@@ -23,7 +23,7 @@ pub fn init(path: &str) -> u8 {
                 return START_FAILED;
             }
             let code = settle::tend(&child);
-            if !namespaces {
+            if !namespaces || spec.beside.is_some() {
                 kill_orphans();
             }
             code
@@ -44,7 +44,8 @@ fn start(spec: &Spec, namespaces: bool) -> Result<Child, String> {
         let _ = rustix::system::sethostname(spec.hostname.as_bytes());
         mounts::build(spec, &myself)?;
         program = SELF_PATH.into();
-    } else {
+    }
+    if !namespaces || spec.beside.is_some() {
         rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1)).map_err(|e| e.to_string())?;
     }
     let prefix: Vec<String> = std::env::args().skip(1).take_while(|argument| argument != "init").collect();
@@ -105,7 +106,7 @@ pub fn command(
     })
 }
 
-/// Without a namespace, what the command left behind has become ours.
+/// Without a pid namespace of its own, what the command left behind has become ours.
 fn kill_orphans() {
     use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
     let me = std::process::id();

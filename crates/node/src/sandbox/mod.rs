@@ -75,6 +75,8 @@ pub struct Spec {
     pub network: Option<Network>,
     /// The cgroup it runs in.
     pub cgroup: Option<PathBuf>,
+    /// The first process of a container whose processes it sees and shares, as ephemeral containers may.
+    pub beside: Option<i32>,
     /// What it needs to outlive the agent, if it does.
     pub keep: Option<Keep>,
 }

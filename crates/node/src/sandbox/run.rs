@@ -1,12 +1,13 @@
 //! The first stage: namespaces.
 
 use std::fs::File;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::Command;
 
 use rustix::fs::OFlags;
-use rustix::process::{getgid, getuid};
-use rustix::thread::UnshareFlags;
+use rustix::process::{Pid, PidfdFlags, getgid, getuid, pidfd_open};
+use rustix::thread::{ThreadNameSpaceType, UnshareFlags, move_into_thread_name_spaces};
 
 use super::network::Supervisor;
 use super::{Keep, Report, START_FAILED, Spec, complain, life, send_report, settle};
@@ -54,11 +55,17 @@ fn start(spec: &Spec, path: &str) -> Result<u8, String> {
     // First: later, paths lead elsewhere.
     let held = spec.keep.as_ref().map(Held::open).transpose().map_err(|e| format!("cannot be kept: {e}"))?;
     super::enter_cgroup(spec.cgroup.as_ref())?;
-    let isolated = isolate(getuid().as_raw(), getgid().as_raw(), 0, 0);
+    let isolated = match spec.beside {
+        Some(other) => enter(other, ThreadNameSpaceType::USER),
+        None => isolate(getuid().as_raw(), getgid().as_raw(), 0, 0),
+    };
     // Between the two: new users need a single thread, and after new pids no thread can be made.
     let supervisor = spec.network.clone().and_then(|network| Supervisor::new(network).ok());
-    let isolated =
-        isolated.and_then(|()| unshare(UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWUTS));
+    let isolated = isolated.and_then(|()| match spec.beside {
+        Some(other) => enter(other, ThreadNameSpaceType::PROCESS_ID)
+            .and_then(|()| unshare(UnshareFlags::NEWNS | UnshareFlags::NEWUTS)),
+        None => unshare(UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWUTS),
+    });
     // After the change of credentials, which may reset it.
     if held.is_none() {
         settle::die_with_parent(Some(spec.agent))?;
@@ -98,6 +105,14 @@ fn start(spec: &Spec, path: &str) -> Result<u8, String> {
         let _ = life::end(&held.life, code);
     }
     Ok(code)
+}
+
+/// Joins a namespace of another container's first process.
+fn enter(other: i32, kind: ThreadNameSpaceType) -> Result<(), String> {
+    let gone = |e: rustix::io::Errno| format!("the target container is not running: {e}");
+    let pid = Pid::from_raw(other).ok_or("the target container is not running")?;
+    let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(gone)?;
+    move_into_thread_name_spaces(pidfd.as_fd(), kind).map_err(gone)
 }
 
 /// Leaves what is shared with others.

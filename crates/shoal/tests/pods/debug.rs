@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::kubectl::{World, finish};
+use crate::kubectl::{World, finish, processes};
 
 #[test]
 fn a_debug_container_joins_a_pod_and_ends_alone() {
@@ -21,6 +21,22 @@ fn a_debug_container_joins_a_pod_and_ends_alone() {
     assert_eq!(world.ok(&["logs", "web", "-c", "look"]), "in web\n");
     let pod = world.until_ready("web");
     assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 0);
+}
+
+#[test]
+fn a_debug_container_sees_the_processes_of_its_target() {
+    let world = World::start();
+    world.pod("web", json!({"containers": [{"name": "main", "image": "echo"}]}));
+    world.until_ready("web");
+    let script = "cat /proc/[0-9]*/cmdline | tr '\\0' ' '; (setsid sleep 98779 &); exit 0";
+    world.ok(&["debug", "web", "--image=busybox", "-c", "look", "--target=main", "--", "sh", "-c", script]);
+    world.until_pod("web", "debugged", |pod| {
+        pod["status"]["ephemeralContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
+    });
+    let log = world.ok(&["logs", "web", "-c", "look"]);
+    assert!(log.contains("image echo"), "{log}");
+    assert_eq!(processes("sleep 98779"), 0, "what it leaves behind ends with it");
+    assert_eq!(world.until_ready("web")["status"]["containerStatuses"][0]["restartCount"], 0);
 }
 
 #[test]

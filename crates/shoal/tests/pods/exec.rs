@@ -81,3 +81,30 @@ fn files_are_copied_to_a_pod_and_back() {
     world.ok(&["cp", "box:/tmp/copied", back.to_str().unwrap()]);
     assert_eq!(std::fs::read(back.join("data.bin")).unwrap(), bytes);
 }
+
+#[test]
+fn older_clients_and_real_api_servers_speak_spdy() {
+    let world = World::start();
+    world.idle("box");
+    let spdy = |mut command: std::process::Command| {
+        command.env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", "false");
+        command.env("KUBECTL_PORT_FORWARD_WEBSOCKETS", "false");
+        command
+    };
+    let run = |arguments: &[&str], input: &str| finish(spdy(world.kubectl(arguments)), input);
+    let said = run(&["exec", "box", "--", "sh", "-c", "echo out; echo err >&2; exit 7"], "");
+    assert_eq!((said.code, said.out.as_str()), (Some(7), "out\n"), "{said:?}");
+    assert!(said.err.contains("err\n") && said.err.contains("exit code 7"), "{said:?}");
+    let much = "0123456789abcdef".repeat(64 * 1024);
+    let said = run(&["exec", "-i", "box", "--", "cat"], &much);
+    assert!(said.code == Some(0) && said.out == much, "{} bytes, {:?}", said.out.len(), said.err);
+    let said = finish(spdy(world.terminal("exec box -it -- sh")), "echo is-$((6*7))\nexit 5\n");
+    assert!(said.code == Some(5) && said.out.contains("is-42"), "{said:?}");
+    world.pod("web", json!({"containers": [{"name": "main", "image": "echo"}]}));
+    world.until_ready("web");
+    world.until_prints(&["logs", "web"], |log| log.contains("listening"));
+    let mut running = Running::start(spdy(world.kubectl(&["port-forward", "pod/web", ":8080"])));
+    let line = running.until_line(|line| line.starts_with("Forwarding from 127.0.0.1:"));
+    let address = line.trim_start_matches("Forwarding from ").split(' ').next().unwrap();
+    assert!(crate::ports::http(address, "/asked").unwrap().contains("GET /asked"));
+}
