@@ -13,7 +13,14 @@ pub fn rules() -> Vec<PolicyRule> {
         rule("*", &["*"], &["get", "list", "watch", "update", "patch", "delete", "deletecollection"]),
         rule(
             "",
-            &["configmaps", "endpoints", "persistentvolumeclaims", "persistentvolumes", "pods", "serviceaccounts"],
+            &[
+                "configmaps",
+                "endpoints",
+                "persistentvolumeclaims",
+                "persistentvolumes",
+                "pods",
+                "serviceaccounts",
+            ],
             create,
         ),
         rule("apps", &["controllerrevisions", "replicasets"], create),

@@ -51,7 +51,8 @@ async fn account(cluster: &Cluster, refused: &Refused) -> Client {
     let service = tower::service_fn(move |mut request: Request<kube::client::Body>| {
         request.headers_mut().insert(AUTHORIZATION, bearer.parse().unwrap());
         let what = format!("{} {}", request.method(), request.uri().path());
-        let (server, refused, admin, touched) = (server.clone(), refused.clone(), admin.clone(), touched.clone());
+        let (server, refused, admin, touched) =
+            (server.clone(), refused.clone(), admin.clone(), touched.clone());
         async move {
             // Somebody else is faster once: what was read is old then, and is read again.
             if what == format!("PATCH {APPLICATION}") && !touched.swap(true, Ordering::Relaxed) {
@@ -156,16 +157,19 @@ impl World {
     /// Everything that can happen to an Application, in a row.
     async fn story(&mut self) -> Result<(), String> {
         let running = |app: &Value| {
-            app["status"]["phase"] == "Running" && app["status"]["observedGeneration"] == app["metadata"]["generation"]
+            app["status"]["phase"] == "Running"
+                && app["status"]["observedGeneration"] == app["metadata"]["generation"]
         };
         let gone = |app: &Value| app["kind"] == "Status";
         // With everything that can be made for it.
         self.create(&everything()).await;
         self.until("Running", running).await?;
         // Without: what was made goes.
-        self.edit(json!({"spec": {"scaling": null, "podDisruptionBudget": null, "storage": null, "network": null,
-            "configFiles": null, "security": null, "port": null, "healthCheck": null}}))
-            .await;
+        self.edit(
+            json!({"spec": {"scaling": null, "podDisruptionBudget": null, "storage": null, "network": null,
+            "configFiles": null, "security": null, "port": null, "healthCheck": null}}),
+        )
+        .await;
         self.until("Running without extras", running).await?;
         self.edit(json!({"spec": {"replicas": 4}})).await;
         self.until("Running with four", |app| running(app) && app["status"]["readyReplicas"] == 4).await?;
@@ -173,7 +177,8 @@ impl World {
         self.until("Running the new image", |app| running(app) && app["status"]["image"] == "web:2").await?;
         // An image that never starts is taken back.
         let never = json!({"simulated.shoal.dev/waiting": "ErrImagePull"});
-        self.edit(json!({"spec": {"image": "web:3", "podAnnotations": never, "progressDeadlineSeconds": 5}})).await;
+        self.edit(json!({"spec": {"image": "web:3", "podAnnotations": never, "progressDeadlineSeconds": 5}}))
+            .await;
         self.until("rolled back", |app| app["status"]["failedRevision"].is_string()).await?;
         self.delete().await?;
         self.until("gone", gone).await?;
@@ -253,7 +258,9 @@ fn without_one_right(manifests: &[Value]) -> Vec<(String, Vec<Value>)> {
         for rule in role["rules"].as_array().unwrap() {
             for resource in texts(&rule["resources"]) {
                 for verb in texts(&rule["verbs"]) {
-                    rights.push(json!({"apiGroups": rule["apiGroups"], "resources": [resource], "verbs": [verb]}));
+                    rights.push(
+                        json!({"apiGroups": rule["apiGroups"], "resources": [resource], "verbs": [verb]}),
+                    );
                 }
             }
         }
@@ -262,7 +269,9 @@ fn without_one_right(manifests: &[Value]) -> Vec<(String, Vec<Value>)> {
             rest.remove(at);
             let mut less = role.clone();
             less["rules"] = Value::Array(rest);
-            let changed = manifests.iter().map(|object| if object["kind"] == kind { less.clone() } else { object.clone() });
+            let changed = manifests
+                .iter()
+                .map(|object| if object["kind"] == kind { less.clone() } else { object.clone() });
             all.push((format!("{} {}", right["verbs"][0], right["resources"][0]), changed.collect()));
         }
     }

@@ -58,8 +58,7 @@ pub async fn run(workspace: &Workspace, settings: &Settings) -> Result<()> {
 
     let audit = folder.join("audit.log");
     let further = ["--without", "application"];
-    let mut cluster =
-        Cluster::launch(&binary, &folder, Mode::Audited(&audit), 60, &further).await?;
+    let mut cluster = Cluster::launch(&binary, &folder, Mode::Audited(&audit), 60, &further).await?;
     let pid = cluster.server.pid();
     let mut replicas = Replicas::start(&binary, &folder, &cluster.server.kubeconfig, 3).await?;
     let mut watch = Phases::open(&cluster).await?;
@@ -70,7 +69,13 @@ pub async fn run(workspace: &Workspace, settings: &Settings) -> Result<()> {
     create::parallel(&cluster.target, pid, (64, 4), APPLICATIONS, &template(), first).await?;
     watch.all_running(first).await?;
     let took = start.elapsed().as_secs_f64();
-    report.sized_row(&format!("{first} Applications at once, all Running"), "", Goal::AtMost(20.0), took, "s");
+    report.sized_row(
+        &format!("{first} Applications at once, all Running"),
+        "",
+        Goal::AtMost(20.0),
+        took,
+        "s",
+    );
     report.noise(&began.until_now()?);
 
     println!("==> edits");
@@ -103,7 +108,13 @@ pub async fn run(workspace: &Workspace, settings: &Settings) -> Result<()> {
     replicas.until_it_has(all).await?;
     tokio::time::sleep(RESYNC).await;
     let memory = resident(replicas.running[0].child.id())?;
-    report.sized_row(&format!("RSS of one replica with {all} Applications"), "", Goal::AtMost(60.0), memory, "MiB");
+    report.sized_row(
+        &format!("RSS of one replica with {all} Applications"),
+        "",
+        Goal::AtMost(60.0),
+        memory,
+        "MiB",
+    );
     drop(replicas);
     cluster.server.stop()?;
     report.finish(settings.json.as_deref())
@@ -331,7 +342,8 @@ impl Replica {
         let line = metrics.lines().find(|line| {
             line.starts_with("controller_informer_objects{") && line.contains("apps.example.com")
         });
-        let value = line.and_then(|line| line.rsplit(' ').next()).context("no controller_informer_objects")?;
+        let value =
+            line.and_then(|line| line.rsplit(' ').next()).context("no controller_informer_objects")?;
         Ok(value.parse()?)
     }
 }

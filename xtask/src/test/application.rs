@@ -39,7 +39,10 @@ const fn follow(line: &'static str, prints: &'static str) -> Use {
 const GUIDE: &[Use] = &[
     run("kubectl apply -f config/crd/bases/", "applications.apps.example.com created"),
     run("kubectl apply -f config/samples/", "deployment.apps/operator-controller-manager created"),
-    run("kubectl rollout status deployment/operator-controller-manager -n operator-system", "successfully rolled out"),
+    run(
+        "kubectl rollout status deployment/operator-controller-manager -n operator-system",
+        "successfully rolled out",
+    ),
     run("kubectl get pods -n operator-system", "1/1     Running"),
     run("kubectl apply -f examples/application.yaml", "application.apps.example.com/my-app created"),
     run("kubectl wait --for=condition=Ready application/my-app --timeout=120s", "condition met"),
@@ -66,12 +69,12 @@ const GUIDE: &[Use] = &[
 
 /// What the guide leaves to the reader.
 const BEYOND: &[Use] = &[
-    run("shoal manifests application | kubectl apply -f -", "deployment.apps/operator-controller-manager unchanged"),
     run(
-        "kubectl get leases -n operator-system -o name -l sharding.shoal.dev/group | wc -l",
-        "3",
+        "shoal manifests application | kubectl apply -f -",
+        "deployment.apps/operator-controller-manager unchanged",
     ),
-    run("shoal shards status -n operator-system", "3 replicas"),
+    run("kubectl get leases -n operator-system -o name -l sharding.shoal.dev/group | wc -l", "3"),
+    run("shoal shards status -n operator-system", "342"),
     run("kubectl explain application.spec.scaling", "maxReplicas"),
     run("kubectl create -f tests/application/plain.yaml", "application.apps.example.com/plain created"),
     run("kubectl wait --for=condition=Ready application/plain --timeout=120s", "condition met"),

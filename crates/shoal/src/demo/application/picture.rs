@@ -37,7 +37,11 @@ pub fn picture(view: &View, answered: u64, failed: u64, colours: bool) -> String
 
 fn cut(line: &str) -> String {
     let line = line.lines().next().unwrap_or_default();
-    if line.chars().count() <= WIDTH { line.to_owned() } else { line.chars().take(WIDTH - 1).chain(['…']).collect() }
+    if line.chars().count() <= WIDTH {
+        line.to_owned()
+    } else {
+        line.chars().take(WIDTH - 1).chain(['…']).collect()
+    }
 }
 
 #[cfg(test)]
@@ -49,7 +53,10 @@ mod tests {
         let events = vec![("Odd".to_owned(), "x".repeat(500))];
         let view = View { phase: Some(Phase::Running), events, ..View::default() };
         let text = picture(&view, 3, 0, false);
-        assert!(!text.contains('\u{1b}') && text.contains("Running") && text.contains("3 answered"), "{text}");
+        assert!(
+            !text.contains('\u{1b}') && text.contains("Running") && text.contains("3 answered"),
+            "{text}"
+        );
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH + 6), "{text}");
         assert!(picture(&view, 3, 1, true).contains("\u{1b}[31m"), "a closed door is red");
     }

@@ -130,7 +130,9 @@ fn scaling(autoscaler: &HorizontalPodAutoscaler) -> String {
 
 /// The last ones, oldest first.
 fn last(mut events: Vec<Event>) -> Vec<(String, String)> {
-    events.sort_by_key(|event| event.last_timestamp.clone().or(event.first_timestamp.clone()).map(|time| time.0));
+    events.sort_by_key(|event| {
+        event.last_timestamp.clone().or(event.first_timestamp.clone()).map(|time| time.0)
+    });
     let from = events.len().saturating_sub(EVENTS);
     events
         .drain(from..)
