@@ -74,7 +74,7 @@ const BEYOND: &[Use] = &[
         "deployment.apps/operator-controller-manager unchanged",
     ),
     run("kubectl get leases -n operator-system -o name -l sharding.shoal.dev/group | wc -l", "3"),
-    run("shoal shards status -n operator-system", "3 replicas"),
+    run("shoal shards status -n operator-system", "342"),
     run("kubectl explain application.spec.scaling", "maxReplicas"),
     run("kubectl create -f tests/application/plain.yaml", "application.apps.example.com/plain created"),
     run("kubectl wait --for=condition=Ready application/plain --timeout=120s", "condition met"),
