@@ -24,9 +24,9 @@ pub struct View {
     pub scaling: Option<String>,
     /// What was told last: reason and message.
     pub events: Vec<(String, String)>,
-    exists: bool,
-    has_service: bool,
-    leaving: usize,
+    pub exists: bool,
+    pub has_service: bool,
+    pub leaving: usize,
 }
 
 /// A pod.
