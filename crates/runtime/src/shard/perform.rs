@@ -52,7 +52,7 @@ pub(super) fn request(life: &mut Life, action: Action) {
                 Err(_) => None,
             },
             Action::CreateLease(record) => {
-                let outcome = records.create_lease(&record, limit).await;
+                let outcome = records.create_lease(&record, renewal_limit).await;
                 Some(Message::Event(Event::LeaseWritten { renewal: record.renewals, outcome }))
             }
             Action::RenewLease { uid, resource_version, record } => {

@@ -22,6 +22,8 @@ use super::trail::Micros;
 
 /// How many requests are under way at once.
 const AT_ONCE: u32 = 8;
+/// A server that takes longer to answer has too much to do, or too little of the machine.
+const SLOW: Micros = 500_000;
 /// How many objects are created to see how long it takes.
 const CREATED: u32 = 200;
 
@@ -50,6 +52,8 @@ struct Seen {
     epochs: BTreeMap<u32, u64>,
     /// Objects that were written with an old token after a new one.
     turned_back: Vec<String>,
+    /// Times at which the server was slow.
+    slow: Vec<(Micros, Micros)>,
 }
 
 impl Seen {
@@ -172,9 +176,13 @@ impl Load {
         };
         let path = format!("/api/v1/namespaces/{GROUP}/configmaps/item-{number}");
         let patch = json!({"data": {CONTENT: content.to_string()}});
+        let sent = self.now();
         if self.send("PATCH", &path, "application/merge-patch+json", &patch).await.is_ok() {
             let at = self.now();
             let mut seen = self.seen();
+            if at - sent > SLOW {
+                seen.slow.push((sent, at));
+            }
             seen.busy.remove(&number);
             seen.acknowledge(Change { key: number, content, at });
         }
@@ -246,6 +254,11 @@ impl Load {
     /// All changes that the server has acknowledged.
     pub fn changes(&self) -> Vec<Change> {
         self.seen().changes.clone()
+    }
+
+    /// Times at which the server took long to answer.
+    pub fn slow(&self) -> Vec<(Micros, Micros)> {
+        self.seen().slow.clone()
     }
 
     /// Objects that were written with an old token after a new one.

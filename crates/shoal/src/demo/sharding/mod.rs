@@ -25,6 +25,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use fleet::Fleet;
+use intervals::merged;
 use load::Load;
 use replica::GROUP;
 use trail::Micros;
@@ -394,7 +395,11 @@ impl Play<'_> {
         }
         let bound = self.bound();
         let turned_back = self.load.turned_back();
-        let verdict = judge(&lives, &self.load.changes(), &self.outages, bound, self.chapters, &turned_back);
-        Ok(Verdict { figures: self.figures, ended_themselves: self.fleet.aborted, ..verdict })
+        let slow = merged(self.load.slow());
+        let slow_seconds = slow.iter().map(|(from, to)| to - from).sum::<Micros>() as f64 / 1e6;
+        // A machine that does ten other things is no fault of the replicas'.
+        let left_out = merged(self.outages.into_iter().chain(slow).collect());
+        let verdict = judge(&lives, &self.load.changes(), &left_out, bound, self.chapters, &turned_back);
+        Ok(Verdict { figures: self.figures, ended_themselves: self.fleet.aborted, slow_seconds, ..verdict })
     }
 }

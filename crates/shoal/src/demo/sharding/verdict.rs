@@ -51,6 +51,8 @@ pub struct Verdict {
     pub gaps: Vec<String>,
     /// How long a change may wait, takeovers included.
     pub bound_seconds: f64,
+    /// Time in which the API server took more than half a second to answer; it does not count as waiting.
+    pub slow_seconds: f64,
     /// Half of all changes waited no longer.
     pub median_wait_seconds: f64,
     /// 99 of 100 changes waited no longer.
@@ -159,6 +161,7 @@ pub fn judge(
         overlaps,
         gaps,
         bound_seconds: bound.as_secs_f64(),
+        slow_seconds: 0.0,
         median_wait_seconds: seconds(quantile(&waits, 0.5)),
         p99_wait_seconds: seconds(quantile(&waits, 0.99)),
         longest_wait_seconds: seconds(waits.last().copied().unwrap_or_default()),
@@ -249,6 +252,9 @@ impl Verdict {
             self.gaps.len(),
             self.bound_seconds
         );
+        if self.slow_seconds >= 0.1 {
+            text += &format!("{:.1} s with a slow API server are left out\n", self.slow_seconds);
+        }
         text += &format!(
             "a change waited {:.3} s (median), {:.3} s (p99), {:.2} s (longest)\n",
             self.median_wait_seconds, self.p99_wait_seconds, self.longest_wait_seconds
