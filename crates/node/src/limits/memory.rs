@@ -1,5 +1,6 @@
 //! Memory limits without cgroups: processes are looked at, and a container that has too much is killed.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use shoal_objects::Quantity;
 use tokio::task::AbortHandle;
 
 use crate::pod::container::Run;
-use crate::usage::own_memory;
+use crate::usage::{Processes, own_memory};
 
 /// How often a container is looked at.
 const PERIOD: Duration = Duration::from_millis(200);
@@ -65,8 +66,11 @@ fn fair_memory(pid: i32) -> u64 {
     }
 }
 
-/// A process and everything below it. The kernel tells the children of each thread.
+/// A process and everything below it. Most kernels tell the children of each thread.
 fn descendants(root: i32) -> Vec<i32> {
+    if !Path::new("/proc/thread-self/children").exists() {
+        return Processes::look().tree(root);
+    }
     let mut all = vec![root];
     let mut at = 0;
     while let Some(pid) = all.get(at).copied().filter(|_| all.len() < MOST_PROCESSES) {
