@@ -4,6 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use crate::simulate;
 use crate::workspace::{Profile, Workspace, cargo};
 
 /// What to repeat.
@@ -15,6 +16,9 @@ pub struct Options {
     /// How often replicas of a sharded controller are killed, stopped, cut off and replaced.
     #[arg(long, default_value_t = 5)]
     sharding_rounds: u32,
+    /// How many simulated worlds of the sharding protocol.
+    #[arg(long, default_value_t = 1_000_000)]
+    seeds: u64,
     /// Run a debug build: slower, with all checks.
     #[arg(long)]
     debug: bool,
@@ -32,7 +36,8 @@ pub fn run(options: &Options) -> Result<bool> {
     command.args(["--", "--nocapture", "what_was_acknowledged_survives_kill_9"]);
     command.env("SHOAL_SOAK_ROUNDS", options.rounds.to_string());
     let durable = command.status()?.success();
-    Ok(sharding(options)? && durable)
+    let simulated = simulate::seeds(options.seeds)?;
+    Ok(sharding(options)? && simulated && durable)
 }
 
 /// The story of sharding with 10,000 objects, several times over.

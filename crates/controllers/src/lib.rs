@@ -27,6 +27,7 @@ pub mod pending;
 pub mod persistentvolume;
 pub mod podgc;
 pub mod pods;
+pub mod rbac;
 pub mod replicaset;
 pub mod resourcequota;
 pub mod revisions;
@@ -37,4 +38,5 @@ pub mod serviceaccount;
 pub mod statefulset;
 pub mod tainteviction;
 pub mod time;
-pub mod written;
+
+pub use shoal_runtime::written;

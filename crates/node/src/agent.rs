@@ -9,7 +9,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::Client;
 use parking_lot::Mutex;
-use shoal_objects::{Clock, Entropy};
+use shoal_objects::{Clock, Entropy, Timestamp};
 use shoal_runtime::cache::InformerOptions;
 use shoal_runtime::events::Recorder;
 use shoal_runtime::watch::Scope;
@@ -75,6 +75,8 @@ pub struct Node {
     pub client: Client,
     /// The time.
     pub clock: Clock,
+    /// When the agent began.
+    pub since: Timestamp,
     /// Uids.
     pub entropy: Entropy,
     /// Starts processes.
@@ -157,6 +159,7 @@ pub async fn run(config: Config, client: Client, stop: Stop) -> Result<(), Agent
         name: config.name.clone(),
         client: client.clone(),
         clock: config.clock.clone(),
+        since: config.clock.now(),
         entropy: config.entropy.clone(),
         launcher: Launcher::new(config.program, config.entropy, control)?,
         recorder,

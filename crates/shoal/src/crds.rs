@@ -19,6 +19,8 @@ pub struct Args {
 enum Owner {
     /// ShardMap: which replica works on what
     Sharding,
+    /// Application: a program with everything around it
+    Application,
 }
 
 /// Prints what is asked for as YAML documents.
@@ -37,6 +39,7 @@ fn documents(names: &[Owner]) -> anyhow::Result<String> {
         if names.is_empty() || names.contains(owner) {
             let definition = match owner {
                 Owner::Sharding => shard::crd(),
+                Owner::Application => shoal_application::crd(),
             };
             write!(text, "---\n{}\n", serde_saphyr::to_string(&definition)?)?;
         }
@@ -56,9 +59,13 @@ mod tests {
         let text = documents(&[]).unwrap();
         let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         let yaml = [("content-type", "application/yaml")];
-        let answer = cluster.http().send("POST", path, &yaml, text).await;
-        assert_eq!(answer.status, 201, "{:?}", answer.body);
+        for document in text.split("---\n").filter(|document| !document.is_empty()) {
+            let answer = cluster.http().send("POST", path, &yaml, document.to_owned()).await;
+            assert_eq!(answer.status, 201, "{:?}", answer.body);
+        }
         let served = cluster.http().get("/apis/sharding.shoal.dev/v1alpha1/shardmaps").await;
+        assert_eq!(served.status, 200, "{:?}", served.body);
+        let served = cluster.http().get("/apis/apps.example.com/v1alpha1/applications").await;
         assert_eq!(served.status, 200, "{:?}", served.body);
     }
 }

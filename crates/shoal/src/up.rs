@@ -18,6 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::beside::Beside;
 use crate::data_dir::{self, DataDir};
 use crate::kubeconfig;
+use crate::metrics;
 use crate::nodes::{self, Nodes};
 use crate::parts::{self, Part};
 use crate::simulated;
@@ -88,6 +89,9 @@ pub struct Args {
 
     #[command(flatten)]
     simulated: simulated::Args,
+
+    #[command(flatten)]
+    metrics: metrics::Args,
 }
 
 /// What the audit log tells.
@@ -147,6 +151,12 @@ pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
         (None, _) => None,
     };
     let server = Server::start(options).await?;
+    let simulated = args.simulated.options();
+    let count = if wanted(Part::Node) { args.nodes.count(simulated.is_some()) } else { 0 };
+    let metrics = match wanted(Part::Metrics) && (count > 0 || simulated.is_some()) {
+        true => Some((metrics::mount(&server).await?, args.metrics.options(simulated.clone()))),
+        false => None,
+    };
     let (end, ended) = tokio::sync::oneshot::channel::<()>();
     let until_then = async {
         let _ = ended.await;
@@ -159,12 +169,12 @@ pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
     kubeconfig::write(&kubeconfig, &url, &pki)?;
     announce(&url, &kubeconfig.display().to_string(), started);
 
-    let simulated = args.simulated.options();
-    let count = if wanted(Part::Node) { args.nodes.count(simulated.is_some()) } else { 0 };
     let place = (data.path(), reachable(address));
-    let nodes =
-        Nodes::start(&server, &pki, &clock, place, count, (&images, &pod_addresses, args.nodes.keep_pods()))?;
-    let beside = Beside::start(&server, &wanted, clock, pki.ca_pem().to_owned(), data.path(), simulated);
+    let pods = (&images, &pod_addresses, args.nodes.keep_pods());
+    let nodes = Nodes::start(&server, &pki, &clock, place, count, pods)?;
+    let metrics = (metrics, args.metrics.autoscaler());
+    let root_ca = pki.ca_pem().to_owned();
+    let beside = Beside::start(&server, &wanted, clock, root_ca, data.path(), simulated, metrics);
     tokio::select! {
         () = stop => {
             // The others still need the server to end in good order.

@@ -1,6 +1,6 @@
 //! A whole cluster at work: `shoal up` with controllers, scheduler and simulated nodes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -102,35 +102,8 @@ pub async fn run(workspace: &Workspace, settings: &Settings) -> Result<()> {
 }
 
 impl Bench {
-    /// Starts `shoal up` with so many simulated nodes and waits until pods can be made and placed.
     async fn launch(&self, nodes: usize) -> Result<Cluster> {
-        let count = nodes.to_string();
-        let server = Server::start_with(
-            &self.binary,
-            Mode::Ephemeral,
-            &["--simulated-nodes", &count],
-            &self.folder.join("kubeconfig"),
-            &self.folder.join("server.log"),
-        )?;
-        let target = Arc::new(Target::new(&kubeconfig::read(&server.kubeconfig)?)?);
-        let mut connection = target.h2().await?;
-        target.create(&mut connection, "/api/v1/namespaces", bodies::namespace(NAMESPACE)).await?;
-        let mut cluster = Cluster { server, target, connection };
-        cluster
-            .until("the account of the namespace", "/api/v1/namespaces/bench/serviceaccounts/default", |_| {
-                true
-            })
-            .await?;
-        cluster
-            .until("nodes without taints", "/api/v1/nodes", |list| {
-                let nodes_there = list["items"].as_array().map_or(&[][..], Vec::as_slice);
-                nodes_there.len() == nodes
-                    && nodes_there
-                        .iter()
-                        .all(|node| node["spec"]["taints"].as_array().is_none_or(Vec::is_empty))
-            })
-            .await?;
-        Ok(cluster)
+        Cluster::launch(&self.binary, &self.folder, Mode::Ephemeral, nodes, &[]).await
     }
 
     fn scaled(&self, full: usize) -> usize {
@@ -227,6 +200,39 @@ impl Bench {
 }
 
 impl Cluster {
+    /// Starts `shoal up` with so many simulated nodes and waits until pods can be made and placed.
+    pub(super) async fn launch(
+        binary: &Path,
+        folder: &Path,
+        mode: Mode<'_>,
+        nodes: usize,
+        further: &[&str],
+    ) -> Result<Cluster> {
+        let count = nodes.to_string();
+        let arguments = [&["--simulated-nodes", &count], further].concat();
+        let (kubeconfig, log) = (folder.join("kubeconfig"), folder.join("server.log"));
+        let server = Server::start_with(binary, mode, &arguments, &kubeconfig, &log)?;
+        let target = Arc::new(Target::new(&kubeconfig::read(&server.kubeconfig)?)?);
+        let mut connection = target.h2().await?;
+        target.create(&mut connection, "/api/v1/namespaces", bodies::namespace(NAMESPACE)).await?;
+        let mut cluster = Cluster { server, target, connection };
+        cluster
+            .until("the account of the namespace", "/api/v1/namespaces/bench/serviceaccounts/default", |_| {
+                true
+            })
+            .await?;
+        cluster
+            .until("nodes without taints", "/api/v1/nodes", |list| {
+                let nodes_there = list["items"].as_array().map_or(&[][..], Vec::as_slice);
+                nodes_there.len() == nodes
+                    && nodes_there
+                        .iter()
+                        .all(|node| node["spec"]["taints"].as_array().is_none_or(Vec::is_empty))
+            })
+            .await?;
+        Ok(cluster)
+    }
+
     async fn read(&mut self, path: &str) -> Result<Option<Value>> {
         let (status, body) = self.target.get(&mut self.connection, path).await?;
         match status {

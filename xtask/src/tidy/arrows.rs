@@ -38,7 +38,7 @@ const RULES: &[Rule] = &[
     rule("runtime", &["objects", "sharding"], &[]),
     rule("controllers", &["objects", "runtime", "sharding"], &[]),
     rule("node", &["objects", "runtime", "sharding"], &[]),
-    rule("application", &["runtime", "sharding"], &[]),
+    rule("application", &["objects", "runtime", "sharding"], &[]),
     rule("etcd", &["runtime", "sharding"], &[]),
     rule("kubeocean", &["runtime", "sharding"], &[]),
     rule("console", &["runtime", "sharding"], &[]),

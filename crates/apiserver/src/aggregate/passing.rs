@@ -10,14 +10,14 @@ use http::header::{
     UPGRADE,
 };
 use http::{HeaderMap, Response};
-use http_body::{Frame, SizeHint};
+use http_body::SizeHint;
 use hyper::body::Incoming;
 use hyper::upgrade::{OnUpgrade, on};
 use hyper_util::rt::TokioIo;
 use tokio::time::Sleep;
 
 use crate::backend::Connection;
-use crate::body::{Body, BodyError};
+use crate::body::{Body, BodyError, NextFrame};
 use crate::response::Reply;
 use crate::status::{Failure, Outcome};
 
@@ -107,10 +107,7 @@ impl http_body::Body for Passed {
     type Data = Bytes;
     type Error = BodyError;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> NextFrame {
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
             return Poll::Ready(frame.map(|frame| frame.map_err(|e| BodyError(e.to_string()))));
         }

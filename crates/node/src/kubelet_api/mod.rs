@@ -32,7 +32,8 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::agent::Node;
 use crate::pod::worker::View;
-use answer::{Answer, Query, text};
+pub(crate) use answer::Query;
+use answer::{Answer, text};
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);

@@ -3,11 +3,12 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::fs::{FileType, Mode};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
-use shoal_objects::Clock;
+use shoal_objects::{Clock, Timestamp};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe::{self, Receiver};
@@ -16,6 +17,7 @@ use tokio::sync::{Mutex, mpsc};
 
 use super::kept::{Fate, Kept, life_path, pipe_paths};
 use super::worker::Event;
+use crate::limits::cgroup::Cgroup;
 use crate::logs::{Log, Stream};
 use crate::process::{Joined, LaunchError, Launcher, Started, Streams, terminate};
 use crate::sandbox::{Join, Keep, Spec};
@@ -30,6 +32,8 @@ pub struct Run {
     pub id: String,
     /// Its name in the pod.
     pub container: String,
+    /// When it was started.
+    pub since: Timestamp,
     /// Its log.
     pub log: Log,
     /// The container's first process.
@@ -44,6 +48,10 @@ pub struct Run {
     pub stdin_once: bool,
     /// Whether it outlives the agent.
     pub is_kept: bool,
+    /// Its cgroup, if it has one.
+    pub cgroup: Option<Cgroup>,
+    /// It was killed because of its memory.
+    exceeded_memory: AtomicBool,
     join: Join,
     dir: PathBuf,
     launcher: Launcher,
@@ -69,6 +77,8 @@ pub struct Order {
     pub tty: bool,
     /// The number of this run, if it is to outlive the agent. Those with an input or a terminal do not.
     pub keep: Option<i32>,
+    /// Its cgroup, if it has one.
+    pub cgroup: Option<Cgroup>,
 }
 
 /// Starts a container; its end is told to `events`.
@@ -98,6 +108,7 @@ pub async fn start(
         env: spec.env.clone(),
         working_dir: spec.working_dir.clone(),
         network: spec.network.clone(),
+        cgroup: spec.cgroup.clone(),
         user: spec.user,
         group: spec.group,
         ..Join::default()
@@ -112,6 +123,7 @@ pub async fn start(
     let run = Arc::new(Run {
         id: order.id.clone(),
         container: order.container.clone(),
+        since: clock.now(),
         log: log.clone(),
         pid,
         outer: child.id().and_then(|id| i32::try_from(id).ok()).unwrap_or(0),
@@ -119,6 +131,8 @@ pub async fn start(
         input: Mutex::new(child.stdin.take()),
         stdin_once: order.stdin_once,
         is_kept: keep.is_some(),
+        cgroup: order.cgroup.map(|cgroup| cgroup.keep(keep.is_some())),
+        exceeded_memory: AtomicBool::new(false),
         join,
         dir: order.dir,
         launcher: launcher.clone(),
@@ -192,7 +206,10 @@ pub fn adopt(
         input: Mutex::new(None),
         stdin_once: false,
         is_kept: true,
+        cgroup: kept.join.cgroup.clone().and_then(Cgroup::left),
+        exceeded_memory: AtomicBool::new(false),
         join: kept.join.clone(),
+        since: Timestamp(kept.started_at),
         dir: home.to_owned(),
         launcher: launcher.clone(),
     });
@@ -261,6 +278,18 @@ impl Run {
             true => terminate(self.pid, Signal::KILL),
             false => terminate(self.outer, Signal::KILL),
         }
+    }
+
+    /// Ends everything in the container because it has more memory than it may.
+    pub fn kill_for_memory(&self) {
+        self.exceeded_memory.store(true, Ordering::Release);
+        self.kill();
+    }
+
+    /// Whether it ended because of its memory.
+    pub fn has_exceeded_memory(&self) -> bool {
+        let by_kernel = || self.cgroup.as_ref().is_some_and(Cgroup::has_exceeded_memory);
+        self.exceeded_memory.load(Ordering::Acquire) || by_kernel()
     }
 
     /// Starts another command in the container.

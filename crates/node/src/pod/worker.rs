@@ -22,6 +22,7 @@ use crate::agent::Node;
 use crate::env::Sources;
 use crate::host_ports::{self, HostPorts};
 use crate::images::Unresolved;
+use crate::limits;
 use crate::pod::launch::{self, Refusal};
 use crate::probes::{self, Health};
 use crate::volumes;
@@ -30,6 +31,8 @@ use crate::volumes;
 const RETRY: Duration = Duration::from_secs(2);
 /// How often volumes are compared with the objects they show.
 const REFRESH: i64 = 10;
+/// Why a pod that has too much on the disk is ended.
+const EVICTED: &str = "Evicted";
 /// Logs of runs before the last one are removed.
 const KEPT_LOGS: i32 = 2;
 
@@ -53,6 +56,11 @@ pub enum Event {
         id: String,
         /// What it says.
         health: Health,
+    },
+    /// The pod has too much on the disk.
+    Full {
+        /// What, for people.
+        message: String,
     },
     /// The hook before the end is done.
     Hooked {
@@ -100,6 +108,7 @@ pub struct Worker {
     /// When a run is ended by force.
     kill_at: HashMap<String, Timestamp>,
     probes: HashMap<String, Vec<tokio::task::AbortHandle>>,
+    storage: Option<limits::Watch>,
     told: Option<Value>,
     announced: HashMap<String, i32>,
 }
@@ -143,6 +152,7 @@ impl Worker {
             refresh_at: None,
             kill_at: HashMap::new(),
             probes: HashMap::new(),
+            storage: None,
             told: None,
             announced: HashMap::new(),
         }
@@ -168,8 +178,11 @@ impl Worker {
                     Action::Finish => finished = true,
                 }
             }
-            if finished && self.is_gone() {
-                break;
+            if finished {
+                self.storage = None;
+                if self.is_gone() {
+                    break;
+                }
             }
             if !self.tell().await {
                 retry = true;
@@ -226,7 +239,9 @@ impl Worker {
             let run = self.view.runs.lock().get(&name).cloned();
             let (Some(run), Some(container)) = (run, self.find(&name)) else { continue };
             let is_up = self.records.get(&name).is_some_and(|record| record.started);
-            let tasks = probes::watch(&self.pod, &container, &run, &self.view.local_ip, &self.sender, is_up);
+            let mut tasks =
+                probes::watch(&self.pod, &container, &run, &self.view.local_ip, &self.sender, is_up);
+            tasks.extend(limits::memory::watch(&container, &run));
             self.probes.insert(name, tasks);
         }
         true
@@ -337,6 +352,8 @@ impl Worker {
         let present = format!("Container image {image:?} already present on machine");
         self.event(Some(name), Severity::Normal, "Pulled", present);
         self.event(Some(name), Severity::Normal, "Created", format!("Created container: {name}"));
+        let cgroup = limits::cgroup(&id, &container);
+        spec.cgroup = cgroup.as_ref().map(|cgroup| cgroup.path().to_owned());
         let order = Order {
             id: id.clone(),
             container: name.to_owned(),
@@ -347,6 +364,7 @@ impl Worker {
             stdin_once: container.stdin_once == Some(true),
             tty: container.tty == Some(true),
             keep: self.node.keep_pods.then_some(attempt),
+            cgroup,
         };
         let _ = std::fs::remove_file(log_path(&self.view.dir, name, attempt - KEPT_LOGS));
         let started =
@@ -360,8 +378,9 @@ impl Worker {
             Ok(run) => {
                 self.view.runs.lock().insert(name.to_owned(), run.clone());
                 self.event(Some(name), Severity::Normal, "Started", format!("Started container {name}"));
-                let tasks =
+                let mut tasks =
                     probes::watch(&self.pod, &container, &run, &self.view.local_ip, &self.sender, false);
+                tasks.extend(limits::memory::watch(&container, &run));
                 self.probes.insert(name.to_owned(), tasks);
                 self.run_post_start(&container, &run);
             }
@@ -407,6 +426,7 @@ impl Worker {
                 }
             }
         }
+        self.storage = limits::storage::watch(&self.pod, &self.view.dir, &self.sender);
         self.places = Some(prepared.places);
         self.around.prepared = true;
         let now = self.node.clock.now();
@@ -503,6 +523,9 @@ impl Worker {
     }
 
     fn grace(&self) -> i64 {
+        if self.around.rejected.as_ref().is_some_and(|(reason, _)| reason == EVICTED) {
+            return 1;
+        }
         let of_deletion = self.pod.metadata.deletion_grace_period_seconds;
         let of_spec = self.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
         of_deletion.or(of_spec).unwrap_or(30).max(0)
@@ -533,6 +556,11 @@ impl Worker {
     fn note(&mut self, event: Event) {
         match event {
             Event::Ended { container, id, code } => self.note_end(&container, id, code),
+            Event::Full { message } if !self.is_ending() => {
+                self.event(None, Severity::Warning, EVICTED, message.clone());
+                self.around.rejected = Some((EVICTED.to_owned(), message));
+            }
+            Event::Full { .. } => {}
             Event::Hooked { container, id } => {
                 let run = self.view.runs.lock().get(&container).cloned();
                 if let Some(run) = run.filter(|run| run.id == id) {
@@ -548,7 +576,7 @@ impl Worker {
     }
 
     fn note_end(&mut self, name: &str, id: String, code: i32) {
-        self.view.runs.lock().remove(name);
+        let run = self.view.runs.lock().remove(name);
         self.kill_at.remove(name);
         for probe in self.probes.remove(name).into_iter().flatten() {
             probe.abort();
@@ -559,7 +587,11 @@ impl Worker {
             State::Running(since) => Some(since),
             _ => None,
         };
-        let reason = if code == 0 { "Completed" } else { "Error" };
+        let reason = match code {
+            _ if run.is_some_and(|run| run.has_exceeded_memory()) => "OOMKilled",
+            0 => "Completed",
+            _ => "Error",
+        };
         let finished_at = self.node.clock.now();
         record.ended(Exit { code, reason: reason.to_owned(), message, started_at, finished_at, id });
     }

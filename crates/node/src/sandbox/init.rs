@@ -48,12 +48,6 @@ fn start(spec: &Spec, namespaces: bool) -> Result<Child, String> {
     if !namespaces || spec.beside.is_some() {
         rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1)).map_err(|e| e.to_string())?;
     }
-    if let Some(memory) = spec.memory {
-        use rustix::process::{Resource, Rlimit, setrlimit};
-        // Address space is more than memory: programs reserve much that they never use.
-        let limit = Some(memory.saturating_mul(4).max(1 << 30));
-        let _ = setrlimit(Resource::As, Rlimit { current: limit, maximum: limit });
-    }
     let prefix: Vec<String> = std::env::args().skip(1).take_while(|argument| argument != "init").collect();
     let enter = Entering { program: &program, prefix: &prefix, namespaces };
     command(&enter, &spec.command, &spec.env, &spec.working_dir, spec.tty, (spec.user, spec.group))

@@ -73,8 +73,8 @@ pub struct Spec {
     pub group: Option<u32>,
     /// Its address, if it has one of its own.
     pub network: Option<Network>,
-    /// Bytes of memory that each process may have.
-    pub memory: Option<u64>,
+    /// The cgroup it runs in.
+    pub cgroup: Option<PathBuf>,
     /// The first process of a container whose processes it sees and shares, as ephemeral containers may.
     pub beside: Option<i32>,
     /// What it needs to outlive the agent, if it does.
@@ -124,6 +124,8 @@ pub struct Join {
     pub user: Option<u32>,
     /// As of [`Spec`].
     pub group: Option<u32>,
+    /// As of [`Spec`].
+    pub cgroup: Option<PathBuf>,
 }
 
 /// Runs a stage; `arguments` are what follows the hidden subcommand.
@@ -140,6 +142,13 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
         }
     };
     ExitCode::from(code)
+}
+
+/// Moves this process, and so all that it starts.
+fn enter_cgroup(cgroup: Option<&PathBuf>) -> Result<(), String> {
+    let Some(cgroup) = cgroup else { return Ok(()) };
+    std::fs::write(cgroup.join("cgroup.procs"), "0")
+        .map_err(|e| format!("cannot enter the container's cgroup: {e}"))
 }
 
 /// What the stages say for themselves goes where the command's errors go.

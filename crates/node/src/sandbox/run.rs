@@ -54,6 +54,7 @@ impl Held {
 fn start(spec: &Spec, path: &str) -> Result<u8, String> {
     // First: later, paths lead elsewhere.
     let held = spec.keep.as_ref().map(Held::open).transpose().map_err(|e| format!("cannot be kept: {e}"))?;
+    super::enter_cgroup(spec.cgroup.as_ref())?;
     let isolated = match spec.beside {
         Some(other) => enter(other, ThreadNameSpaceType::USER),
         None => isolate(getuid().as_raw(), getgid().as_raw(), 0, 0),

@@ -8,6 +8,7 @@ pub mod node;
 pub mod options;
 pub mod pod;
 pub mod status;
+pub mod usage;
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;

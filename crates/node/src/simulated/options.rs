@@ -16,6 +16,11 @@ pub const EXIT_CODE: &str = "simulated.shoal.dev/exit-code";
 /// A pod says with this annotation why it never starts, as in `ErrImagePull`.
 pub const WAITING: &str = "simulated.shoal.dev/waiting";
 
+/// A pod says with this annotation how much CPU it uses, as in `250m`.
+pub const CPU_USAGE: &str = "simulated.shoal.dev/cpu-usage";
+/// A pod says with this annotation how much memory it uses, as in `64Mi`.
+pub const MEMORY_USAGE: &str = "simulated.shoal.dev/memory-usage";
+
 /// The code of containers that fail by the rate of failures.
 const FAILED: i32 = 1;
 /// How long a container that fails by the rate of failures runs.
@@ -43,6 +48,8 @@ pub struct Options {
     pub stop_delay: Duration,
     /// Which part of all starts ends in a failure, from 0 to 1.
     pub failure_rate: f64,
+    /// Which part of their requests pods use, if they do not say it.
+    pub usage: f64,
 }
 
 impl Default for Options {
@@ -63,6 +70,7 @@ impl Default for Options {
             job_duration: Duration::from_secs(1),
             stop_delay: Duration::ZERO,
             failure_rate: 0.0,
+            usage: 0.5,
         }
     }
 }
@@ -133,7 +141,7 @@ impl Options {
     }
 }
 
-fn annotation<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
+pub(super) fn annotation<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
     pod.metadata.annotations.as_ref()?.get(name).map(String::as_str)
 }
 

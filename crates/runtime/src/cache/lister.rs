@@ -14,6 +14,33 @@ use crate::key::ObjectKey;
 /// the shape of `K` is left out, told once in the log and in [`Lister::malformed`].
 ///
 /// Results of lists are ordered by namespace and name.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let cluster = shoal_testkit::Cluster::start().await;
+/// use k8s_openapi::api::core::v1::Namespace;
+/// use shoal_objects::selector::LabelSelector;
+/// use shoal_runtime::cache::InformerOptions;
+/// use shoal_runtime::{Informers, ObjectKey};
+///
+/// // In a reconciler: `context.lister::<Namespace>()`.
+/// let informers = Informers::new(cluster.client(), InformerOptions::default());
+/// let informer = informers.of::<Namespace>();
+/// informer.add_index("label", |space| space.label("kubernetes.io/metadata.name").map(str::to_owned).into_iter().collect());
+/// informer.synced().await;
+/// let lister = informer.lister();
+///
+/// let space = lister.get(&ObjectKey::cluster("default")).ok_or("it is there in every cluster")?;
+/// assert_eq!(space.metadata.name.as_deref(), Some("default"));
+/// let system = LabelSelector::parse("kubernetes.io/metadata.name in (kube-system, kube-public)")?;
+/// assert_eq!(lister.select(&system).len(), 2);
+/// assert_eq!(lister.by_index("label", "default").len(), 1);
+/// // Metadata are read without decoding the objects.
+/// assert!(lister.metas().iter().all(|meta| !meta.is_deleting()));
+/// # Ok(())
+/// # }
+/// ```
 pub struct Lister<K> {
     pub(super) core: Arc<Core>,
     pub(super) view: Arc<View<K>>,

@@ -18,6 +18,7 @@ mod lister;
 mod metrics;
 mod pack;
 mod siblings;
+mod side;
 mod stats;
 mod store;
 mod subscription;

@@ -22,6 +22,8 @@ use super::trail::Micros;
 
 /// How many requests are under way at once.
 const AT_ONCE: u32 = 8;
+/// How many objects are created to see how long it takes.
+const CREATED: u32 = 200;
 
 /// Somebody who changes objects, and what became of it.
 pub struct Load {
@@ -120,6 +122,23 @@ impl Load {
         seen.contents.insert(number, 1);
         seen.acknowledge(Change { key: number, content: 1, at });
         Ok(())
+    }
+
+    /// How long creating an object takes, in the middle of many.
+    pub async fn creation_takes(&self, prefix: &str) -> anyhow::Result<Duration> {
+        let mut times = Vec::new();
+        for number in 0..CREATED {
+            let object = json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("{prefix}-{number}")}, "data": {CONTENT: "1"},
+            });
+            let path = format!("/api/v1/namespaces/{GROUP}/configmaps");
+            let began = tokio::time::Instant::now();
+            self.send("POST", &path, "application/json", &object).await.context("creating an object")?;
+            times.push(began.elapsed());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        times.sort_unstable();
+        Ok(times[times.len() / 2])
     }
 
     /// Changes objects, `rate` a second, until it is told that it is over.

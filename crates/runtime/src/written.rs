@@ -6,7 +6,8 @@
 use std::collections::HashMap;
 
 use parking_lot::Mutex;
-use shoal_runtime::{Context, Object, ObjectKey, Result};
+
+use crate::{Context, Object, ObjectKey, Result};
 
 /// The versions that a controller has itself written.
 #[derive(Default)]
