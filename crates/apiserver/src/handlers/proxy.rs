@@ -127,10 +127,19 @@ async fn pod(call: &Call<'_>, name: &str, port: &str) -> Outcome<Backend> {
             .parse()
             .map_err(|_| Failure::bad_request(format!("invalid pod request {:?}", call.target.name)))?,
     };
-    let ip: IpAddr = str_at(part(&pod, "status"), "podIP")
-        .parse()
-        .map_err(|_| Failure::bad_request("address not allowed"))?;
+    let ip = str_at(part(&pod, "status"), "podIP").parse().ok().filter(is_allowed);
+    let ip: IpAddr = ip.ok_or_else(|| Failure::bad_request("address not allowed"))?;
     Ok(Backend::Addresses(vec![SocketAddr::new((call.server.reach)(ip), number)]))
+}
+
+/// Whether a pod can have an address: who writes a pod's status must not lead the server to itself.
+fn is_allowed(ip: &IpAddr) -> bool {
+    let ip = ip.to_canonical();
+    let is_link_local = match ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    !(ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() || is_link_local)
 }
 
 /// The first port that a container names.
@@ -152,6 +161,15 @@ mod tests {
         assert_eq!(parse("https:web:"), Some(("https", "web", "")));
         for odd in ["", ":80", "ftp:web:21", "a:b:c:d"] {
             assert_eq!(parse(odd), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn the_server_is_not_led_to_itself() {
+        let allowed = |ip: &str| is_allowed(&ip.parse().unwrap());
+        assert!(allowed("10.128.0.1") && allowed("fd00::1"));
+        for ip in ["127.0.0.1", "::1", "0.0.0.0", "169.254.169.254", "fe80::1", "224.0.0.1"] {
+            assert!(!allowed(ip), "{ip}");
         }
     }
 }
