@@ -20,6 +20,7 @@ use crate::workspace::{Profile, Workspace};
 
 /// Where everything is created.
 pub(super) const NAMESPACE: &str = "bench";
+const PODS: &str = "/api/v1/namespaces/bench/pods";
 pub(super) const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/bench/deployments/web";
 
 /// How long a part may take before it counts as failed.
@@ -56,6 +57,8 @@ enum Part {
     Namespace,
     /// Rolling update of 1,000 replicas.
     Rollout,
+    /// From the creation of a pod until its process serves.
+    Start,
 }
 
 struct Bench {
@@ -98,6 +101,9 @@ pub async fn run(workspace: &Workspace, settings: &Settings) -> Result<()> {
     if wanted(Part::Rollout) {
         bench.rollout().await?;
     }
+    if wanted(Part::Start) {
+        bench.start().await?;
+    }
     bench.report.finish(settings.json.as_deref())
 }
 
@@ -105,10 +111,25 @@ impl Bench {
     /// Starts `shoal up` with so many simulated nodes and waits until pods can be made and placed.
     async fn launch(&self, nodes: usize) -> Result<Cluster> {
         let count = nodes.to_string();
+        let mut cluster = self.connect(Mode::Ephemeral, &["--simulated-nodes", &count]).await?;
+        cluster
+            .until("nodes without taints", "/api/v1/nodes", |list| {
+                let nodes_there = list["items"].as_array().map_or(&[][..], Vec::as_slice);
+                nodes_there.len() == nodes
+                    && nodes_there
+                        .iter()
+                        .all(|node| node["spec"]["taints"].as_array().is_none_or(Vec::is_empty))
+            })
+            .await?;
+        Ok(cluster)
+    }
+
+    /// Starts `shoal up` and waits until pods can be made.
+    async fn connect(&self, mode: Mode<'_>, further: &[&str]) -> Result<Cluster> {
         let server = Server::start_with(
             &self.binary,
-            Mode::Ephemeral,
-            &["--simulated-nodes", &count],
+            mode,
+            further,
             &self.folder.join("kubeconfig"),
             &self.folder.join("server.log"),
         )?;
@@ -119,15 +140,6 @@ impl Bench {
         cluster
             .until("the account of the namespace", "/api/v1/namespaces/bench/serviceaccounts/default", |_| {
                 true
-            })
-            .await?;
-        cluster
-            .until("nodes without taints", "/api/v1/nodes", |list| {
-                let nodes_there = list["items"].as_array().map_or(&[][..], Vec::as_slice);
-                nodes_there.len() == nodes
-                    && nodes_there
-                        .iter()
-                        .all(|node| node["spec"]["taints"].as_array().is_none_or(Vec::is_empty))
             })
             .await?;
         Ok(cluster)
@@ -221,6 +233,41 @@ impl Bench {
         self.report.row(limits, "", Goal::AtMost(0.0), seen.violations as f64, "");
         self.report.row("most pods at one time", "", Goal::None, seen.most as f64, "");
         self.report.row("fewest available at one time", "", Goal::None, seen.fewest as f64, "");
+        cluster.server.stop()?;
+        Ok(())
+    }
+}
+
+impl Bench {
+    /// Pods as processes, one after the other.
+    async fn start(&mut self) -> Result<()> {
+        let pods = self.scaled(200).max(20);
+        println!("==> start of {pods} pods as processes");
+        let mut cluster = self.connect(Mode::WithNode, &[]).await?;
+        cluster.until("the node", "/api/v1/nodes", |list| ready(&list["items"][0])).await?;
+        let mut took = Vec::with_capacity(pods);
+        for index in 0..pods {
+            let (name, start) = (format!("start-{index}"), Instant::now());
+            cluster.target.create(&mut cluster.connection, PODS, sleeper(&name)).await?;
+            let path = format!("{PODS}/{name}");
+            while !cluster.read(&path).await?.is_some_and(|pod| ready(&pod)) {
+                if start.elapsed() > PATIENCE {
+                    bail!("after {PATIENCE:?} the pod {name} is not ready");
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            took.push(start.elapsed().as_secs_f64() * 1e3);
+            let delete = cluster.target.request(
+                Method::DELETE,
+                &format!("{path}?gracePeriodSeconds=0"),
+                Bytes::new(),
+            )?;
+            succeed(&mut cluster.connection, delete).await?;
+        }
+        took.sort_by(f64::total_cmp);
+        self.report.row("pod created until Ready, p50", "", Goal::None, took[pods / 2], "ms");
+        let p99 = took[(pods * 99 / 100).min(pods - 1)];
+        self.report.row("pod created until Ready, p99", "", Goal::AtMost(100.0), p99, "ms");
         cluster.server.stop()?;
         Ok(())
     }
@@ -326,6 +373,25 @@ pub(super) fn deployment(replicas: usize, tag: &str) -> Value {
             }
         }
     })
+}
+
+/// Whether a node or a pod says that it is ready.
+fn ready(object: &Value) -> bool {
+    let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.into_iter().any(|told| told["type"] == "Ready" && told["status"] == "True")
+}
+
+/// A pod that does nothing.
+fn sleeper(name: &str) -> Bytes {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "sleep", "image": "sleeper"}]
+        }
+    })
+    .to_string()
+    .into()
 }
 
 fn service() -> Bytes {

@@ -15,6 +15,8 @@ pub const RUN_FOR: &str = "simulated.shoal.dev/run-for";
 pub const EXIT_CODE: &str = "simulated.shoal.dev/exit-code";
 /// A pod says with this annotation why it never starts, as in `ErrImagePull`.
 pub const WAITING: &str = "simulated.shoal.dev/waiting";
+/// A Node says with this label that its machine has died: it renews nothing, and its pods are left as they are.
+pub const DEAD: &str = "simulated.shoal.dev/dead";
 
 /// The code of containers that fail by the rate of failures.
 const FAILED: i32 = 1;
