@@ -116,6 +116,9 @@ const ALL: &[(&str, Add)] = &[
     ("serviceaccount", |manager, _| {
         manager.add(serviceaccount::controller());
     }),
+    ("serviceaccount-token", |manager, _| {
+        manager.add(serviceaccount::tokens::controller());
+    }),
     ("statefulset", |manager, settings| {
         manager.add(statefulset::controller(settings.clock.clone()));
     }),

@@ -21,8 +21,9 @@ const STOP_WITHIN: Duration = Duration::from_secs(2);
 /// Between a failure and the next try.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Objects of a kind that are kept decoded.
-const DECODED: usize = 200_000;
+/// Objects of a kind that are kept decoded: as many as are on their way through all parts at one time. Where all pods of
+/// a workload are looked at, they are read in brief.
+const DECODED: usize = 20_000;
 
 /// The parts that run, each on a task of its own.
 pub struct Beside {

@@ -15,6 +15,8 @@ pub const RUN_FOR: &str = "simulated.shoal.dev/run-for";
 pub const EXIT_CODE: &str = "simulated.shoal.dev/exit-code";
 /// A pod says with this annotation why it never starts, as in `ErrImagePull`.
 pub const WAITING: &str = "simulated.shoal.dev/waiting";
+/// A Node says with this label that its machine has died: it renews nothing, and its pods are left as they are.
+pub const DEAD: &str = "simulated.shoal.dev/dead";
 
 /// A pod says with this annotation how much CPU it uses, as in `250m`.
 pub const CPU_USAGE: &str = "simulated.shoal.dev/cpu-usage";

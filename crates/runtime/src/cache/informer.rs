@@ -135,12 +135,12 @@ impl Core {
         }
     }
 
-    /// The view of this cache as `K`, shared by all who want it.
-    fn view<K: DeserializeOwned + Send + Sync + 'static>(&self) -> Arc<View<K>> {
+    /// The view of this cache as `K`, shared by all who want it. Whoever asks first says how much is kept.
+    pub fn view<K: DeserializeOwned + Send + Sync + 'static>(&self, capacity: usize) -> Arc<View<K>> {
         let mut views = self.views.lock();
         let known = views.get(&TypeId::of::<K>()).cloned().and_then(|view| view.downcast().ok());
         known.unwrap_or_else(|| {
-            let view = Arc::new(View::<K>::new(self.options.cache_size, self.stats.clone()));
+            let view = Arc::new(View::<K>::new(capacity, self.stats.clone()));
             let forgetful = view.clone();
             self.store.add_forget(Arc::new(move |id| forgetful.forget(id)));
             views.insert(TypeId::of::<K>(), view.clone());
@@ -273,7 +273,7 @@ impl<K> Clone for Informer<K> {
 
 impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
     pub(crate) fn new(core: Arc<Core>) -> Informer<K> {
-        let view = core.view();
+        let view = core.view(core.options.cache_size);
         Informer { core, view }
     }
 

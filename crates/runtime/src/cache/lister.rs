@@ -7,6 +7,7 @@ use shoal_objects::selector::LabelSelector;
 
 use super::encoded::Encoded;
 use super::informer::Core;
+use super::pages::Objects;
 use super::view::{Malformed, View};
 use crate::key::ObjectKey;
 
@@ -80,7 +81,13 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Lister<K> {
 
     /// The objects that stand under a text in an index.
     pub fn by_index(&self, index: &str, value: &str) -> Vec<Arc<K>> {
-        self.decode_all(&self.metas_by_index(index, value))
+        self.metas_by_index(index, value).iter().filter_map(|object| self.view.decode(object)).collect()
+    }
+
+    /// The same objects read as another type, one that leaves out what its readers do not need. Everything that is read as
+    /// such a type is kept: it should be small.
+    pub fn brief<T: DeserializeOwned + Send + Sync + 'static>(&self) -> Lister<T> {
+        Lister { core: self.core.clone(), view: self.core.view(usize::MAX) }
     }
 
     /// An object's metadata, without decoding it.
@@ -104,10 +111,10 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Lister<K> {
     }
 
     /// The metadata of the objects that stand under a text in an index. They are shared, not copied.
-    pub fn metas_by_index(&self, index: &str, value: &str) -> Arc<Vec<Arc<Encoded>>> {
+    pub fn metas_by_index(&self, index: &str, value: &str) -> Objects {
         self.core.store.by_index(index, value).unwrap_or_else(|| {
             tracing::error!(index, "asked for an index that was never added");
-            Arc::default()
+            Objects::default()
         })
     }
 

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::listers::{BY_OWNER, Listers};
 use crate::ObjectKey;
 use crate::apply::{Object, Writer};
-use crate::cache::{Encoded, Lister};
+use crate::cache::{Encoded, Lister, Objects};
 use crate::events::Recorder;
 use crate::gate::Shard;
 
@@ -87,6 +87,12 @@ impl<K: Object> Context<K> {
     pub fn children<T: Object>(&self) -> Vec<Arc<T>> {
         let uid = self.object.as_ref().and_then(|object| object.uid());
         uid.map(|uid| self.lister::<T>().by_index(BY_OWNER, &uid)).unwrap_or_default()
+    }
+
+    /// The metadata of the objects that this one owns, of a kind that was named with `owns`.
+    pub fn children_metas<T: Object>(&self) -> Objects {
+        let uid = self.object.as_ref().and_then(|object| object.uid());
+        uid.map(|uid| self.lister::<T>().metas_by_index(BY_OWNER, &uid)).unwrap_or_default()
     }
 
     /// Writes in the name of the controller.
