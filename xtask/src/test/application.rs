@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::command::Counts;
+use super::command::{Counts, FAILED, PASSED};
 use super::tools::Tools;
 use crate::server::{Mode, Server};
 use crate::workspace::{Profile, Workspace};
@@ -95,7 +95,7 @@ pub fn run_all(workspace: &Workspace, tools: &Tools) -> Result<Counts> {
     let mut counts = the_usage_guide_works_as_printed(workspace, tools, &binary)?;
     let status = Command::new(&binary).args(["demo", "application", "--quick"]).status();
     let good = status.context("running shoal demo application")?.success();
-    counts += Counts { passed: u64::from(good), failed: u64::from(!good) };
+    counts += if good { PASSED } else { FAILED };
     Ok(counts)
 }
 
