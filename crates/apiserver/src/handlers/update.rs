@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use shoal_objects::managed_fields::{Entries, take_managed_fields};
 use shoal_objects::{Errors, Path, meta};
 use shoal_store::{EventKind, Object, Precondition, WriteError};
@@ -13,6 +13,7 @@ use crate::encode;
 use crate::handlers::create::{self, Written};
 use crate::handlers::ownership::{self, Ownership, Proposal};
 use crate::handlers::{Call, apply, complete, conform_known, custom, default, served, served_apart};
+use crate::kinds::access::equal_but;
 use crate::kinds::{namespace, pod};
 use crate::registry::Resource;
 use crate::response::Reply;
@@ -326,27 +327,18 @@ fn prepare(call: &Call<'_>, facet: Facet, proposed: &mut Value, current: &Value)
     }
     if resource.custom.is_some() {
         // Everything but the metadata counts; the status is the old one where it has a subresource.
-        let changed = facet == Facet::Main && body_changed(proposed, current, &["metadata"]);
+        let changed = facet == Facet::Main && !equal_but(proposed, current, &["metadata"]);
         proposed["metadata"]["generation"] = (meta::generation(current) + i64::from(changed)).into();
         return;
     }
     let spec_changed = proposed.get("spec") != current.get("spec")
         || (resource.type_id.is_some()
             && current.get("spec").is_none()
-            && body_changed(proposed, current, &["metadata", "status"]));
+            && !equal_but(proposed, current, &["metadata", "status"]));
     if resource.traits.generation {
         let generation = meta::generation(current) + i64::from(spec_changed);
         proposed["metadata"]["generation"] = generation.into();
     }
-}
-
-/// Whether anything changed beside some members.
-fn body_changed(proposed: &Value, current: &Value, except: &[&str]) -> bool {
-    let body = |object: &Value| -> Map<String, Value> {
-        let members = object.as_object().cloned().unwrap_or_default();
-        members.into_iter().filter(|(k, _)| !except.contains(&k.as_str())).collect()
-    };
-    body(proposed) != body(current)
 }
 
 fn carry(to: &mut Value, from: &Value, field: &str) {
@@ -390,7 +382,9 @@ fn builtin_errors(resource: &Resource, facet: Facet, proposed: &Value, current: 
     let mut errors = Errors::new();
     // The real server checks the metadata once for all kinds and once more with each kind, and reports both.
     meta::validate_metadata_update(proposed, current, &mut errors);
-    meta::validate_metadata_update(proposed, current, &mut errors);
+    if !errors.is_empty() {
+        meta::validate_metadata_update(proposed, current, &mut errors);
+    }
     let rules = &resource.rules;
     match facet {
         Facet::Main => {

@@ -117,10 +117,26 @@ pub fn carry_over(new: &mut Value, old: &Value, name: &str) {
     }
 }
 
+/// Whether two values are equal but for some of their members.
+pub fn equal_but(a: &Value, b: &Value, except: &[&str]) -> bool {
+    let (Value::Object(a), Value::Object(b)) = (a, b) else { return a == b };
+    let counts = |member: &(&String, &Value)| !except.contains(&member.0.as_str());
+    a.iter().filter(counts).eq(b.iter().filter(counts))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn some_members_may_differ() {
+        let (a, b) = (json!({"x": 1, "y": 2}), json!({"x": 1, "y": 3, "z": 4}));
+        assert!(equal_but(&a, &b, &["y", "z"]) && equal_but(&b, &a, &["y", "z"]));
+        assert!(!equal_but(&a, &b, &["y"]) && !equal_but(&b, &a, &["y"]) && !equal_but(&a, &b, &["z"]));
+        assert!(equal_but(&a, &json!({"x": 1}), &["y"]) && !equal_but(&a, &json!({}), &["y"]));
+        assert!(!equal_but(&json!({}), &Value::Null, &["y"]) && equal_but(&json!([1]), &json!([1]), &["y"]));
+    }
 
     #[test]
     fn wrong_types_read_as_absent() {

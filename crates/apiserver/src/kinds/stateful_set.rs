@@ -6,7 +6,7 @@ use shoal_objects::{Errors, Path, Value};
 
 use super::Rules;
 use super::access::{
-    at, carry_over, child_mut, existing_mut, field, list_mut, part, set_default, set_default_str, str_at,
+    at, child_mut, equal_but, existing_mut, field, list_mut, part, set_default, set_default_str, str_at,
 };
 use super::pod::defaults::default_template_of;
 use super::pod::warnings;
@@ -145,12 +145,7 @@ fn validate_strategy(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
 }
 
 fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
-    let old = part(old, "spec");
-    let mut munged = part(new, "spec").clone();
-    for name in MUTABLE {
-        carry_over(&mut munged, old, name);
-    }
-    if &munged != old {
+    if !equal_but(part(new, "spec"), part(old, "spec"), &MUTABLE) {
         errors.forbidden(&Path::new("spec"), FORBIDDEN);
     }
 }

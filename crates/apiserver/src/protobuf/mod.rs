@@ -11,8 +11,6 @@ mod partial;
 mod tags;
 pub(crate) mod wire;
 
-use std::borrow::Cow;
-
 use shoal_objects::{Map, Value};
 
 use self::wire::Reader;
@@ -72,7 +70,6 @@ pub enum ProtoError {
 /// Reads a body: the JSON of the object, with its apiVersion and kind.
 pub fn decode_request(body: &[u8]) -> Result<Value, ProtoError> {
     let (api_version, kind, raw) = unwrap(body)?;
-    let (api_version, kind) = (api_version.into_owned(), kind.into_owned());
     let Some(id) = type_of(&api_version, &kind) else {
         return Err(ProtoError::UnknownKind { api_version, kind });
     };
@@ -129,29 +126,29 @@ fn type_of(api_version: &str, kind: &str) -> Option<shoal_objects::schema::TypeI
 }
 
 /// Takes the envelope off.
-fn unwrap(body: &[u8]) -> Result<(Cow<'_, str>, Cow<'_, str>, &[u8]), ProtoError> {
+fn unwrap(body: &[u8]) -> Result<(String, String, &[u8]), ProtoError> {
     let mut reader = Reader::new(body.strip_prefix(PREFIX).ok_or(ProtoError::NotProtobuf)?);
-    let (mut api_version, mut kind, mut raw) = (Cow::Borrowed(""), Cow::Borrowed(""), [].as_slice());
-    while let Some((tag, wire_type)) = reader.key()? {
-        match tag {
+    let (mut api_version, mut kind, mut raw) = (String::new(), String::new(), [].as_slice());
+    while let Some(key) = reader.key()? {
+        match key.tag {
             1 => {
-                let mut type_meta = Reader::new(reader.bytes(wire_type, "typeMeta")?);
-                while let Some((tag, wire_type)) = type_meta.key()? {
-                    match tag {
-                        1 => api_version = type_meta.text(wire_type, "apiVersion")?,
-                        2 => kind = type_meta.text(wire_type, "kind")?,
-                        _ => type_meta.skip(wire_type)?,
+                let mut type_meta = Reader::new(reader.bytes(key, "typeMeta")?);
+                while let Some(key) = type_meta.key()? {
+                    match key.tag {
+                        1 => api_version = type_meta.text(key, "apiVersion")?,
+                        2 => kind = type_meta.text(key, "kind")?,
+                        _ => type_meta.skip(key)?,
                     }
                 }
             }
-            2 => raw = reader.bytes(wire_type, "raw")?,
+            2 => raw = reader.bytes(key, "raw")?,
             3 => {
-                let encoding = reader.text(wire_type, "contentEncoding")?;
+                let encoding = reader.text(key, "contentEncoding")?;
                 if !encoding.is_empty() {
-                    return Err(ProtoError::Encoding(encoding.into_owned()));
+                    return Err(ProtoError::Encoding(encoding));
                 }
             }
-            _ => reader.skip(wire_type)?,
+            _ => reader.skip(key)?,
         }
     }
     Ok((api_version, kind, raw))

@@ -22,10 +22,14 @@ pub enum Slot {
     Embedded(Tags),
 }
 
+/// Fields of a type that are read and written; no type has more.
+pub const MAX_FIELDS: usize = 64;
+
 static TAGS: LazyLock<Vec<Tags>> = LazyLock::new(|| {
     let of_fields = |fields: &'static [Field]| {
         let mut tags = Tags::default();
-        for (position, field) in fields.iter().enumerate().filter(|(_, field)| field.tag != 0) {
+        let fields = fields.iter().enumerate().take(MAX_FIELDS);
+        for (position, field) in fields.filter(|(_, field)| field.tag != 0) {
             tags.add(&field.embedded, field, position);
         }
         tags.0.shrink_to_fit();

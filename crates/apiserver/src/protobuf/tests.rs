@@ -156,6 +156,34 @@ fn what_is_not_protobuf_is_refused_cleanly() {
 }
 
 #[test]
+fn a_field_that_comes_again_replaces_adds_or_removes() {
+    // spec: 1 replicas, 5 minReadySeconds, 2 selector { 1 matchLabels }; between them: 7 paused.
+    let label = |key: &str| json!([1, [[1, key], [2, "v"]]]);
+    let message =
+        json!([[2, [[1, 1], [5, 9], [2, [label("a")]], [7, true], [1, 2], [5, 0], [2, [label("b")]]]]]);
+    let spec = &decoded("apps/v1", "Deployment", &message)["spec"];
+    assert_eq!((&spec["replicas"], &spec["paused"]), (&json!(2), &json!(true)));
+    assert_eq!(spec.get("minReadySeconds"), None, "the last one is zero");
+    assert_eq!(spec["selector"], json!({"matchLabels": {"a": "v", "b": "v"}}));
+
+    let parts = json!([[2, [[5, 9], [1, 1], [2, [label("a")]]]], [2, [[5, 0], [2, [label("b")]]]]]);
+    let spec = &decoded("apps/v1", "Deployment", &parts)["spec"];
+    assert_eq!((&spec["replicas"], spec.get("minReadySeconds")), (&json!(1), None));
+    assert_eq!(spec["selector"], json!({"matchLabels": {"a": "v", "b": "v"}}));
+
+    // Arguments of a container (4) with its image (2) between them.
+    let pod = decoded("v1", "Pod", &json!([[2, [[2, [[4, "a"], [4, "b"], [2, "i"], [4, "c"]]]]]]));
+    assert_eq!(pod["spec"]["containers"][0], json!({"image": "i", "args": ["a", "b", "c"], "resources": {}}));
+}
+
+#[test]
+fn every_type_has_a_bit_for_each_field() {
+    for (_, described) in builtin::types().iter() {
+        assert!(described.fields.len() <= tags::MAX_FIELDS, "{}", described.name);
+    }
+}
+
+#[test]
 fn nesting_is_limited() {
     // JSONSchemaProps: 28 is `not`, itself a JSONSchemaProps.
     let not = builtin::types()

@@ -1,7 +1,5 @@
 //! The bytes of protobuf: numbers, lengths and field keys.
 
-use std::borrow::Cow;
-
 use super::ProtoError;
 
 const VARINT: u8 = 0;
@@ -11,6 +9,36 @@ const FIXED32: u8 = 5;
 
 /// Field numbers are below 2^29.
 const MAX_TAG: u64 = (1 << 29) - 1;
+
+/// What stands before a field.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Key {
+    /// The number of the field.
+    pub tag: u32,
+    wire_type: u8,
+}
+
+impl Key {
+    /// Whether numbers of a list come one by one or packed into one field.
+    pub fn is_packed(self) -> bool {
+        self.wire_type == BYTES
+    }
+
+    #[inline]
+    fn expect(self, wire_type: u8, field: &str) -> Result<(), ProtoError> {
+        if self.wire_type == wire_type { Ok(()) } else { Err(self.unexpected(field)) }
+    }
+
+    #[cold]
+    fn unexpected(self, field: &str) -> ProtoError {
+        match self.wire_type {
+            found @ (VARINT | FIXED64 | BYTES | FIXED32) => {
+                ProtoError::WireType { found, field: field.to_owned() }
+            }
+            illegal => ProtoError::IllegalWireType(illegal),
+        }
+    }
+}
 
 /// Reads a message from front to back.
 pub struct Reader<'a> {
@@ -23,9 +51,9 @@ impl<'a> Reader<'a> {
         Reader { rest: message }
     }
 
-    /// The number and wire type of the next field, or `None` at the end.
+    /// The key of the next field, or `None` at the end.
     #[inline]
-    pub fn key(&mut self) -> Result<Option<(u32, u8)>, ProtoError> {
+    pub fn key(&mut self) -> Result<Option<Key>, ProtoError> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -34,13 +62,13 @@ impl<'a> Reader<'a> {
         if tag == 0 || tag > MAX_TAG {
             return Err(ProtoError::Tag(tag));
         }
-        Ok(Some((tag as u32, wire_type)))
+        Ok(Some(Key { tag: tag as u32, wire_type }))
     }
 
     /// Passes over the key of the next field if it is one more of the same.
-    pub fn repeats(&mut self, tag: u32, wire_type: u8) -> bool {
+    pub fn repeats(&mut self, key: Key) -> bool {
         let mut ahead = Reader { rest: self.rest };
-        let same = matches!(ahead.key(), Ok(Some(key)) if key == (tag, wire_type));
+        let same = matches!(ahead.key(), Ok(Some(next)) if next == key);
         if same {
             self.rest = ahead.rest;
         }
@@ -71,14 +99,14 @@ impl<'a> Reader<'a> {
     }
 
     /// A number field.
-    pub fn number(&mut self, wire_type: u8, field: &str) -> Result<u64, ProtoError> {
-        expect(wire_type, VARINT, field)?;
+    pub fn number(&mut self, key: Key, field: &str) -> Result<u64, ProtoError> {
+        key.expect(VARINT, field)?;
         self.varint()
     }
 
     /// A floating point field.
-    pub fn double(&mut self, wire_type: u8, field: &str) -> Result<f64, ProtoError> {
-        expect(wire_type, FIXED64, field)?;
+    pub fn double(&mut self, key: Key, field: &str) -> Result<f64, ProtoError> {
+        key.expect(FIXED64, field)?;
         let (bytes, rest) = self.rest.split_first_chunk::<8>().ok_or(ProtoError::Truncated)?;
         self.rest = rest;
         Ok(f64::from_le_bytes(*bytes))
@@ -86,33 +114,28 @@ impl<'a> Reader<'a> {
 
     /// The content of a field that has a length: text, bytes, or another message.
     #[inline]
-    pub fn bytes(&mut self, wire_type: u8, field: &str) -> Result<&'a [u8], ProtoError> {
-        expect(wire_type, BYTES, field)?;
+    pub fn bytes(&mut self, key: Key, field: &str) -> Result<&'a [u8], ProtoError> {
+        key.expect(BYTES, field)?;
         let length = usize::try_from(self.varint()?).map_err(|_| ProtoError::Truncated)?;
         let (bytes, rest) = self.rest.split_at_checked(length).ok_or(ProtoError::Truncated)?;
         self.rest = rest;
         Ok(bytes)
     }
 
-    /// A text field. What is not UTF-8 is replaced, as it would be when Go writes it as JSON.
-    pub fn text(&mut self, wire_type: u8, field: &str) -> Result<Cow<'a, str>, ProtoError> {
-        Ok(lossy(self.bytes(wire_type, field)?))
+    /// A text field.
+    pub fn text(&mut self, key: Key, field: &str) -> Result<String, ProtoError> {
+        self.bytes(key, field).map(string)
     }
 
     /// Passes over a field that nobody knows.
-    pub fn skip(&mut self, wire_type: u8) -> Result<(), ProtoError> {
-        match wire_type {
+    pub fn skip(&mut self, key: Key) -> Result<(), ProtoError> {
+        match key.wire_type {
             VARINT => self.varint().map(|_| ()),
             FIXED64 => self.advance(8),
-            BYTES => self.bytes(wire_type, "").map(|_| ()),
+            BYTES => self.bytes(key, "").map(|_| ()),
             FIXED32 => self.advance(4),
             other => Err(ProtoError::IllegalWireType(other)),
         }
-    }
-
-    /// Whether numbers of a list come one by one or packed into one field.
-    pub fn is_packed(wire_type: u8) -> bool {
-        wire_type == BYTES
     }
 
     /// Nothing is left.
@@ -126,22 +149,9 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Text as it is, unless it is not UTF-8. Checking first is much faster than looking for what to replace.
-pub fn lossy(bytes: &[u8]) -> Cow<'_, str> {
-    str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
-}
-
-#[inline]
-fn expect(found: u8, wanted: u8, field: &str) -> Result<(), ProtoError> {
-    if found == wanted { Ok(()) } else { Err(unexpected(found, field)) }
-}
-
-#[cold]
-fn unexpected(found: u8, field: &str) -> ProtoError {
-    match found {
-        VARINT | FIXED64 | BYTES | FIXED32 => ProtoError::WireType { found, field: field.to_owned() },
-        _ => ProtoError::IllegalWireType(found),
-    }
+/// Text. What is not UTF-8 is replaced, as it would be when Go writes it as JSON; to look for that first is slow.
+pub fn string(bytes: &[u8]) -> String {
+    str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes).into_owned(), str::to_owned)
 }
 
 /// Writes a number field. Negative ones take ten bytes.

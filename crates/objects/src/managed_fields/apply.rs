@@ -105,8 +105,9 @@ pub fn apply(
         prune(writer, &mut merged, &all, at, last);
     }
     let mut own = compare(writer.schema, live, &merged);
+    // What has been found says it at once; items in another order are not found.
+    let changed = !own.is_empty() || *live != merged;
     restrict(writer.reach, &mut own);
-    let changed = *live != merged;
     let mut conflicts = settle(writer, &mut all, at, live, &merged, &own);
     if !force && !conflicts.is_empty() {
         // kubectl takes over what it has applied in its old way, as the annotation of that way tells.

@@ -17,6 +17,13 @@ pub struct Comparison<'a> {
     pub removed: FieldSet<'a>,
 }
 
+impl Comparison<'_> {
+    /// Whether no field differs.
+    pub fn is_empty(&self) -> bool {
+        self.written.is_empty() && self.removed.is_empty()
+    }
+}
+
 /// Compares two objects of a type. Fields that real servers always write count as present in both.
 pub fn compare<'a>(schema: Schema<'_>, old: &'a Value, new: &'a Value) -> Comparison<'a> {
     let change = walk(schema, schema.place(), Some(old), Some(new));
