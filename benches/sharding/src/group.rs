@@ -175,9 +175,21 @@ impl Group {
         (all.iter().copied().max().unwrap_or_default(), all.iter().copied().min().unwrap_or_default())
     }
 
-    /// The largest number of ranges that a replica has.
-    pub fn most_ranges(&self) -> usize {
-        self.leases.keys().map(|id| self.map.slots_of(id).len()).max().unwrap_or_default()
+    /// The largest number of ranges in the selector that a replica asks the server with, and the largest number of foreign slots that one
+    /// lets through.
+    pub fn selectors(&self) -> (usize, f64) {
+        let (mut ranges, mut foreign) = (0, 0.0_f64);
+        let slots = self.map.identity.slots;
+        for id in self.leases.keys() {
+            let own = self.map.slots_of(id);
+            let Some(selector) = KeyFunction::Uid.shard_selector(&own, slots) else { continue };
+            let bounds: Vec<f64> = selector.split("0x").skip(1).filter_map(bound).collect();
+            let share: f64 = bounds.chunks(2).map(|pair| pair[1] - pair[0]).sum();
+            let held: u32 = own.iter().map(|range| range.len()).sum();
+            ranges = ranges.max(bounds.len() / 2);
+            foreign = foreign.max(share * f64::from(slots.get()) - f64::from(held));
+        }
+        (ranges, foreign)
     }
 
     /// Forgets how often slots have moved; returns how many moved and how often the most restless one did.
@@ -186,4 +198,10 @@ impl Group {
         self.moves = vec![0; moves.len()];
         (moves.iter().map(|count| (*count).min(1)).sum(), moves.into_iter().max().unwrap_or_default())
     }
+}
+
+/// A bound of a selector as a share of all hashes.
+fn bound(text: &str) -> Option<f64> {
+    let digits = text.split('\'').next()?;
+    Some(u128::from_str_radix(digits, 16).ok()? as f64 / 2_f64.powi(64))
 }

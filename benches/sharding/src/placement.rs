@@ -107,7 +107,7 @@ fn rolling_update() -> Result<()> {
 
 /// Replicas come, leave and crash in any order.
 fn churn(changes: u64) -> Result<()> {
-    let (mut ranges, mut bytes) = (0, 0);
+    let (mut ranges, mut foreign, mut bytes) = (0, 0.0_f64, 0);
     for (slots, most) in [(SLOTS, 10), (16_384, 40)] {
         let entropy = Entropy::seeded(u64::from(slots));
         let mut group = Group::new(slots)?;
@@ -131,12 +131,15 @@ fn churn(changes: u64) -> Result<()> {
             group.settle()?;
             bytes = bytes.max(serde_json::to_vec(&encode_map(&group.map))?.len());
             if slots == SLOTS {
-                ranges = ranges.max(group.most_ranges());
+                let (most, through) = group.selectors();
+                (ranges, foreign) = (ranges.max(most), foreign.max(through));
             }
         }
     }
-    let what = "ranges of a replica after much coming and going, N ≤ 10";
+    let what = "ranges of a replica's selector after much coming and going, N ≤ 10";
     row(what, "–", Goal::AtMost(MAX_SELECTOR_RANGES as f64), ranges as f64, "ranges")?;
+    let what = "slots beyond its own that a selector lets through for that, worst, of 1024";
+    row(what, "all", Goal::AtMost(10.0), foreign, "slots")?;
     let what = "size of the record, up to 16,384 slots and 40 replicas";
     row(what, "–", Goal::AtMost(MAX_RECORD_BYTES as f64 / 1024.0), bytes as f64 / 1024.0, "KiB")
 }

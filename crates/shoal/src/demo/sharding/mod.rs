@@ -195,7 +195,8 @@ async fn tell(args: &Args, folder: &Path, stage: &Stage) -> anyhow::Result<Verdi
             changing.await?;
         }
         stage.say("no more changes; every object is to be up to date");
-        load.settled(play.bound()).await?;
+        // Whether that took too long is for the trails to say.
+        load.settled(PATIENCE).await?;
         sleep(Duration::from_millis(300)).await;
     }
     watching.abort();
