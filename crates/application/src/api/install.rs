@@ -41,25 +41,30 @@ impl std::error::Error for InstallError {}
 /// Applies the definition and waits until the kind is served. A kind that is served already is left as it is if this client may not
 /// change definitions.
 pub async fn install(client: &Client) -> Result<(), InstallError> {
-    let applied = Writer::new(client.clone(), OPERATOR).apply(&crd(), None).await;
-    if let Err(error) = applied {
-        return if is_served(client).await { Ok(()) } else { Err(InstallError::Refused(error)) };
-    }
+    let mut refused = Writer::new(client.clone(), OPERATOR).apply(&crd(), None).await.err();
     for _ in 0..ASKED {
-        if is_served(client).await {
-            return Ok(());
+        match is_served(client).await {
+            Some(true) => return Ok(()),
+            Some(false) => {
+                if let Some(error) = refused.take() {
+                    return Err(InstallError::Refused(error));
+                }
+            }
+            // Not known now.
+            None => {}
         }
         tokio::time::sleep(ASK).await;
     }
-    Err(InstallError::NotServed)
+    Err(refused.map_or(InstallError::NotServed, InstallError::Refused))
 }
 
-async fn is_served(client: &Client) -> bool {
+/// Whether the kind is served, if the server can be asked.
+async fn is_served(client: &Client) -> Option<bool> {
     let all: Api<Application> = Api::all(client.clone());
     match all.list_metadata(&ListParams::default().limit(1)).await {
-        Ok(_) => true,
+        Ok(_) => Some(true),
         // Whether it may be read is another question: the informer will be told.
-        Err(kube::Error::Api(status)) => status.code == 403,
-        Err(_) => false,
+        Err(kube::Error::Api(status)) => Some(status.code == 403),
+        Err(_) => None,
     }
 }

@@ -55,7 +55,7 @@ fn pod(app: &Application) -> PodSpec {
     PodSpec {
         containers: vec![container(app)],
         volumes: some_list(&volumes(app)),
-        service_account_name: security.and_then(|security| security.service_account.clone()),
+        service_account_name: Some(account(app)),
         security_context: security.and_then(|security| security.security_context.as_ref()).and_then(of_pod),
         image_pull_secrets: security.and_then(|security| some_list(&security.image_pull_secrets)),
         termination_grace_period_seconds: spec.termination_grace_period_seconds,
@@ -66,6 +66,12 @@ fn pod(app: &Application) -> PodSpec {
         priority_class_name: spec.priority_class_name.clone(),
         ..PodSpec::default()
     }
+}
+
+/// Always said: one that is only left out stays, because the server keeps a copy in the old field `serviceAccount`.
+fn account(app: &Application) -> String {
+    let named = app.spec.security.as_ref().and_then(|security| security.service_account.clone());
+    named.unwrap_or_else(|| "default".to_owned())
 }
 
 fn container(app: &Application) -> Container {
