@@ -40,8 +40,8 @@ pub async fn cluster() -> Cluster {
     let settings = all::Settings {
         clock: cluster.clock(),
         entropy: Entropy::seeded(3),
-        root_ca: None,
         volumes: Some(std::env::temp_dir().join("shoal-application-test")),
+        ..all::Settings::default()
     };
     all::register(&mut manager, &settings, |_| true);
     manager.add(scheduler::Scheduler::default());
