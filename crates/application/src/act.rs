@@ -22,7 +22,7 @@ use shoal_runtime::{Applied, Context, Error, Object, ObjectKey, Result, owner};
 use crate::Application;
 use crate::api::{APP_LABEL, Child, MANAGED_BY_LABEL, OPERATOR, Retention};
 use crate::build::{self, ReplicasFrom};
-use crate::metrics::Metrics;
+use crate::controller::Shared;
 use crate::plan::{Choice, Note, Problem};
 
 /// Holds the number of replicas while it goes from the specification to the autoscaler: a field that nobody holds is set to 1.
@@ -36,7 +36,7 @@ const WAIT_FOR_LEAVE: Duration = Duration::from_secs(30);
 pub(crate) struct Act<'a> {
     context: &'a Context<Application>,
     app: &'a Application,
-    metrics: &'a Metrics,
+    shared: &'a Shared,
     /// The children that are wanted.
     pub children: Vec<Child>,
     /// What people are told.
@@ -66,11 +66,11 @@ pub(crate) fn belongs(app: &Application, child: &ObjectMeta) -> bool {
 }
 
 impl<'a> Act<'a> {
-    pub fn new(context: &'a Context<Application>, app: &'a Application, metrics: &'a Metrics) -> Act<'a> {
+    pub fn new(context: &'a Context<Application>, app: &'a Application, shared: &'a Shared) -> Act<'a> {
         Act {
             context,
             app,
-            metrics,
+            shared,
             children: Vec::new(),
             notes: Vec::new(),
             again: None,
@@ -196,21 +196,24 @@ impl<'a> Act<'a> {
         now: &ObjectMeta,
         expected: bool,
     ) {
+        // A cache that is behind our own writes shows what was, and no drift.
+        let stale = before.is_some_and(|before| self.shared.is_behind(self.context.key(), kind, before));
+        self.shared.applied(self.context.key(), kind, now);
         let Some(before) = before else {
-            self.metrics.applied(kind);
+            self.shared.metrics.applied(kind);
             self.notes.push(Note::normal("Created", format!("Created {kind} {name}")));
             return;
         };
         // After a restart everything is applied once more; that changes nothing.
-        if before.resource_version == now.resource_version {
+        if stale || before.resource_version == now.resource_version {
             return;
         }
-        self.metrics.applied(kind);
+        self.shared.metrics.applied(kind);
         let observed = self.app.status.as_ref().and_then(|status| status.observed_generation);
         if expected || observed != self.app.metadata.generation {
             self.notes.push(Note::normal("Updated", format!("Updated {kind} {name}")));
         } else {
-            self.metrics.drift(kind);
+            self.shared.metrics.drift(kind);
             let message = format!("{kind} {name} was changed by somebody else and is as wanted again");
             self.notes.push(Note::normal("DriftCorrected", message));
         }
@@ -316,8 +319,13 @@ impl<'a> Act<'a> {
         let good = app.status.as_ref().and_then(|status| status.last_good_revision.as_deref());
         let kept: Vec<String> = good.iter().map(|good| build::revision_name(app, good)).collect();
         self.prune::<ControllerRevision>(&kept).await?;
-        let accounts = labelled::<ServiceAccount>(self.context, app);
-        self.prune_of(accounts, &of("ServiceAccount")).await?;
+        // A template that may be put back needs the account that it had.
+        let mut accounts = of("ServiceAccount");
+        for template in [Some(&choice.template), last_good].into_iter().flatten() {
+            accounts.extend(template.spec.as_ref().and_then(|spec| spec.service_account_name.clone()));
+        }
+        let present = labelled::<ServiceAccount>(self.context, app);
+        self.prune_of(present, &accounts).await?;
         let claims = labelled::<PersistentVolumeClaim>(self.context, app);
         self.prune_of(claims, &of("PersistentVolumeClaim")).await
     }

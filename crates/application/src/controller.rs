@@ -1,6 +1,6 @@
 //! The operator as part of a manager.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,6 +48,8 @@ pub(crate) struct Shared {
     pub written: Written,
     /// Rollouts under way, and when their pods were last looked at.
     looked: Mutex<HashMap<ObjectKey, (String, Instant)>>,
+    /// The versions of children that this process has written last, by Application, kind and name.
+    applied: Mutex<HashMap<ObjectKey, BTreeMap<(String, String), u64>>>,
 }
 
 impl Shared {
@@ -70,10 +72,38 @@ impl Shared {
         }
     }
 
+    /// Whether a child, as the cache has it, is older than what this process has written.
+    pub fn is_behind(&self, app: &ObjectKey, kind: &str, cached: &ObjectMeta) -> bool {
+        let applied = self.applied.lock();
+        let last = applied.get(app).and_then(|children| children.get(&child(kind, cached)));
+        last.is_some_and(|last| version(cached).is_some_and(|cached| cached < *last))
+    }
+
+    /// A child was written.
+    pub fn applied(&self, app: &ObjectKey, kind: &str, now: &ObjectMeta) {
+        if let Some(version) = version(now) {
+            self.applied.lock().entry(app.clone()).or_default().insert(child(kind, now), version);
+        }
+    }
+
+    /// The Application is gone.
+    pub fn gone(&self, app: &ObjectKey) {
+        self.applied.lock().remove(app);
+    }
+
     /// No rollout is under way.
     pub fn forget(&self, key: &ObjectKey) {
         self.looked.lock().remove(key);
     }
+}
+
+fn child(kind: &str, meta: &ObjectMeta) -> (String, String) {
+    (kind.to_owned(), meta.name.clone().unwrap_or_default())
+}
+
+/// Versions are numbers that grow; where they are not, no cache is behind.
+fn version(meta: &ObjectMeta) -> Option<u64> {
+    meta.resource_version.as_ref()?.parse().ok()
 }
 
 /// Adds the operator to a manager. The kind has to be [installed](crate::api::install).
@@ -89,8 +119,14 @@ pub fn register(manager: &mut Manager, settings: Settings) {
 
 fn controller(clock: Clock, settings: Settings, metrics: Metrics) -> Controller {
     let at_once = settings.at_once;
-    let shared =
-        Arc::new(Shared { clock, settings, metrics, written: Written::default(), looked: Mutex::default() });
+    let shared = Arc::new(Shared {
+        clock,
+        settings,
+        metrics,
+        written: Written::default(),
+        looked: Mutex::default(),
+        applied: Mutex::default(),
+    });
     Controller::of::<Application>(NAME)
         .field_manager(OPERATOR)
         .worker_settings(worker::Settings { max_concurrent: at_once, ..worker::Settings::default() })

@@ -39,6 +39,8 @@ pub(crate) async fn reconcile(shared: Arc<Shared>, context: Context<Application>
 async fn look_after(shared: &Shared, context: &Context<Application>) -> Result<Action> {
     let Some(app) = context.object() else {
         shared.forget(context.key());
+        shared.written.forget(context.key());
+        shared.gone(context.key());
         return Ok(Action::done());
     };
     // A decision from a status that is not the last one could undo what was decided since. The event is on its way.
@@ -91,7 +93,7 @@ async fn work(shared: &Shared, context: &Context<Application>, app: &Application
         conclude(shared, context, app, status, Vec::new(), None).await?;
         return Ok(Action::done());
     }
-    let mut act = Act::new(context, app, &shared.metrics);
+    let mut act = Act::new(context, app, shared);
     let children = act.run(&choice, template.as_ref()).await?;
     let mut observed = observe(shared, app, &choice, &children, act.problem());
     observed.children = std::mem::take(&mut act.children);

@@ -22,7 +22,7 @@ pub fn crd() -> CustomResourceDefinition {
                 "listKind": "ApplicationList",
                 "plural": PLURAL,
                 "singular": "application",
-                "shortNames": ["app", "apps"],
+                "shortNames": ["app"],
                 "categories": ["all"],
             },
             "versions": [{

@@ -53,6 +53,9 @@ pub struct ApplicationStatus {
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed_reason: Option<String>,
+    /// It had failed, and is on its way to run again.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub recovering: bool,
     /// Details.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,

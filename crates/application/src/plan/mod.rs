@@ -103,8 +103,10 @@ pub fn assess(observed: &Observed<'_>) -> ApplicationStatus {
         deployment.spec.as_ref()?.template.spec.as_ref()?.containers.first()?.image.clone()
     });
     let ready = counts.ready_replicas.unwrap_or_default();
+    let now = phase(&standing);
+    let had_failed = before.phase == Some(Phase::Failed) || before.recovering;
     let mut status = ApplicationStatus {
-        phase: Some(phase(&standing)),
+        phase: Some(now),
         observed_generation: app.metadata.generation,
         replicas: counts.replicas.unwrap_or_default(),
         ready_replicas: ready,
@@ -123,6 +125,7 @@ pub fn assess(observed: &Observed<'_>) -> ApplicationStatus {
         last_good_revision: last_good,
         failed_revision: failed.as_ref().map(|_| choice.wanted.clone()),
         failed_reason: failed.map(|failure| failure.message),
+        recovering: had_failed && matches!(now, Phase::Creating | Phase::Updating | Phase::Scaling),
         conditions: before.conditions,
         children: observed.children.clone(),
     };

@@ -58,12 +58,13 @@ fn of_phase(old: &ApplicationStatus, after: &ApplicationStatus) -> Vec<Note> {
     let (was, now) = (old.settled_replicas.unwrap_or_default(), after.desired_replicas);
     let by = if after.scaling.is_some() { "the autoscaler" } else { "the specification" };
     let mut notes = Vec::new();
-    match old.phase {
-        Some(Phase::Paused) => notes.push(Note::normal("Resumed", "It is looked after again")),
-        Some(Phase::Failed) if matches!(phase, Phase::Running | Phase::Suspended | Phase::Scaling) => {
-            notes.push(Note::normal("Recovered", "It works again"));
-        }
-        _ => {}
+    if old.phase == Some(Phase::Paused) {
+        notes.push(Note::normal("Resumed", "It is looked after again"));
+    }
+    if (old.phase == Some(Phase::Failed) || old.recovering)
+        && matches!(phase, Phase::Running | Phase::Suspended)
+    {
+        notes.push(Note::normal("Recovered", "It works again"));
     }
     notes.extend(match (old.phase, phase) {
         (_, Phase::Creating) if old.phase.is_none() => {

@@ -143,8 +143,16 @@ fn a_template_that_fails_is_left_for_the_last_that_worked() {
     assert_eq!((mended.applied.as_str(), &mended.failure), ("3", &None));
     let well = assessed(&app(json!(back)), &mended, Some(&deployment("3", counts(2, 2, 2))), None);
     assert_eq!((well.phase, well.failed_revision.clone()), (Some(Phase::Running), None));
-    let told: Vec<&str> = notes(Some(&back), &well).iter().map(|note| note.reason).collect();
-    assert_eq!(told, ["Recovered"]);
+    let reasons = |before: &ApplicationStatus, after: &ApplicationStatus| {
+        notes(Some(before), after).iter().map(|note| note.reason).collect::<Vec<_>>()
+    };
+    assert_eq!(reasons(&back, &well), ["Recovered"]);
+    let on_its_way = assessed(&app(json!(back)), &mended, Some(&deployment("3", counts(3, 1, 2))), None);
+    assert_eq!((on_its_way.phase, on_its_way.recovering), (Some(Phase::Updating), true));
+    assert_eq!(reasons(&back, &on_its_way), ["RolloutStarted"]);
+    let well = assessed(&app(json!(on_its_way)), &mended, Some(&deployment("3", counts(2, 2, 2))), None);
+    assert!(!well.recovering);
+    assert_eq!(reasons(&on_its_way, &well), ["Recovered", "RolloutComplete"]);
 }
 
 #[test]
