@@ -4,6 +4,7 @@
 
 mod clusters;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -11,9 +12,13 @@ use clusters::*;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::ApiResource;
 use shoal_objects::selector::LabelSelector;
-use shoal_runtime::cache::{ChangeKind, Informers, Origin};
+use shoal_runtime::cache::{ChangeKind, Encoded, Informers, Origin};
 use shoal_runtime::watch::Scope;
 use shoal_testkit::eventually;
+
+fn names<'a>(objects: impl Iterator<Item = &'a Arc<Encoded>>) -> Vec<String> {
+    objects.map(|object| object.name().to_owned()).collect()
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_cache_follows_its_kind_on_servers_of_all_ages() {
@@ -143,14 +148,11 @@ async fn selectors_and_indexes_find_without_decoding() {
         map.data.iter().flatten().map(|(_, v)| v.clone()).collect()
     });
     let lister = informer.lister();
-    let names = |objects: &[std::sync::Arc<shoal_runtime::cache::Encoded>]| -> Vec<String> {
-        objects.iter().map(|object| object.name().to_owned()).collect()
-    };
     let expected: Vec<String> = (0..10).map(|n| format!("m{:02}", n * 3 + 1)).collect();
     let selector = LabelSelector::parse("v in (1)").unwrap();
-    assert_eq!(names(&lister.select_metas(None, &selector)), expected);
-    assert_eq!(names(&lister.metas_by_index("value", "1")), expected);
-    assert_eq!(names(&lister.metas_by_index("data", "1")), expected);
+    assert_eq!(names(lister.select_metas(None, &selector).iter()), expected);
+    assert_eq!(names(lister.metas_by_index("value", "1").iter()), expected);
+    assert_eq!(names(lister.metas_by_index("data", "1").iter()), expected);
     assert_eq!(informer.stats().decoded.load(Relaxed), 0);
     assert_eq!(lister.select(&selector).len(), 10);
     assert_eq!(informer.stats().decoded.load(Relaxed), 10);
@@ -160,7 +162,7 @@ async fn selectors_and_indexes_find_without_decoding() {
     delete(&cluster, "m04").await;
     converge("indexes", &cluster, &informer).await;
     for index in ["value", "data"] {
-        assert_eq!(names(&lister.metas_by_index(index, "1")), expected[2..], "{index}");
+        assert_eq!(names(lister.metas_by_index(index, "1").iter()), expected[2..], "{index}");
         assert_eq!(lister.metas_by_index(index, "2").len(), 11);
     }
     assert!(lister.metas_by_index("never-added", "1").is_empty());
