@@ -197,7 +197,11 @@ impl Encoded {
         let mut whole = SCRATCH.take();
         whole.clear();
         self.write_json(&mut whole);
-        let decoded = serde_json::from_slice(&whole);
+        // One look at all bytes is cheaper than one at each text.
+        let decoded = match std::str::from_utf8(&whole) {
+            Ok(text) => serde_json::from_str(text),
+            Err(_) => serde_json::from_slice(&whole),
+        };
         if whole.capacity() <= KEPT_SCRATCH {
             SCRATCH.set(whole);
         }

@@ -56,7 +56,12 @@ impl<K> Clone for Lister<K> {
 impl<K: DeserializeOwned + Send + Sync + 'static> Lister<K> {
     /// The object of this name.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
-        self.view.decode(&self.core.store.get(key)?)
+        // What is decoded is at hand without a reference to what is encoded.
+        let object = match self.core.store.look(key, |object| object.form().ok_or_else(|| object.clone()))? {
+            Ok(known) => return Some(known),
+            Err(encoded) => encoded,
+        };
+        self.view.decode(&object)
     }
 
     /// All objects.

@@ -81,7 +81,12 @@ pub(crate) struct Batch<'a> {
 
 impl Store {
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<Encoded>> {
-        self.state.read().by_key.get(key).map(|entry| entry.0.clone())
+        self.look(key, Arc::clone)
+    }
+
+    /// What `look` sees of an object. Readers go on meanwhile, but no change does.
+    pub fn look<T>(&self, key: &ObjectKey, look: impl FnOnce(&Arc<Encoded>) -> T) -> Option<T> {
+        self.state.read().by_key.get(key).map(|entry| look(&entry.0))
     }
 
     pub fn len(&self) -> usize {

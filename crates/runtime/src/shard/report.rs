@@ -80,7 +80,8 @@ fn status_word(status: NodeStatus) -> &'static str {
 impl Life {
     /// Writes down which slots changed hands.
     pub(super) fn map_changed(&mut self, now: &ShardMap) {
-        let (mut old, mut new, mut came) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let (mut old, mut new) = (BTreeMap::new(), BTreeMap::new());
+        let mut came: BTreeMap<ReplicaId, Vec<u32>> = BTreeMap::new();
         for run in now.runs() {
             let owner = run.assignment.owner.as_ref();
             for slot in run.slots.slots() {
@@ -89,7 +90,7 @@ impl Life {
                     former.map(|former| old.insert(slot, former.to_string()));
                     owner.map(|owner| new.insert(slot, owner.to_string()));
                     if let Some(former) = former.filter(|_| owner == Some(&self.id)) {
-                        came.entry(former.clone()).or_insert_with(Vec::new).push(slot);
+                        came.entry(former.clone()).or_default().push(slot);
                     }
                 }
             }
