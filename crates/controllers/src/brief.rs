@@ -288,7 +288,7 @@ mod tests {
         assert_eq!((&*brief.name, &*brief.node, brief.phase, brief.ready), ("p", "n", Phase::Running, true));
         assert_eq!((brief.cost, brief.restarts, brief.addresses.len(), brief.ports.len()), (-7, 3, 2, 1));
         assert_eq!((brief.label("a"), brief.label("b"), brief.label("c")), (Some("1"), Some("2"), None));
-        let at = |second| Timestamp::from_second(1_704_067_200 + second).unwrap();
+        let at = |second: i64| Timestamp::from_second(1_704_067_200 + second).unwrap();
         assert_eq!(brief.availability(30, at(40)), Availability::Available);
         assert_eq!(brief.availability(30, at(39)), Availability::In(std::time::Duration::from_secs(1)));
     }

@@ -18,7 +18,12 @@ use process::Cluster;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use shoal_objects::entropy::Entropy;
+use shoal_controllers::all::{self, Settings};
+use shoal_controllers::scheduler::Scheduler;
+use shoal_node::simulated::Options;
+use shoal_objects::{Clock, Entropy, Timestamp};
+use shoal_runtime::Manager;
+use tokio::time::Instant;
 
 fn start(data: &Path, port: u16) -> Cluster {
     let (port, data) = (port.to_string(), data.to_str().unwrap());
@@ -41,9 +46,9 @@ async fn client(cluster: &Cluster) -> Client {
     Client::try_from(config).unwrap()
 }
 
-/// Asks again and again: processes take real time to start.
+/// Asks again and again: processes take real time to start, and machines simulated time to be given up.
 async fn until<T>(what: &str, mut check: impl AsyncFnMut() -> Option<T>) -> T {
-    for _ in 0..2400 {
+    for _ in 0..12_000 {
         if let Some(found) = check().await {
             return found;
         }
@@ -175,28 +180,58 @@ async fn a_cluster_that_is_killed_at_any_moment_goes_on_and_does_nothing_twice()
     assert_eq!(cluster.stop(), Some(0));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_machine_that_dies_loses_its_place_and_comes_back_as_if_nothing_had_been() {
-    let cluster =
-        Cluster::start(&["up", "--ephemeral", "--port", "0", "--without", "node", "--simulated-nodes", "3"]);
-    let client = client(&cluster).await;
+/// A whole cluster in this process, in simulated time.
+async fn simulated(nodes: u32) -> shoal_testkit::Cluster {
+    let cluster = shoal_testkit::Cluster::builder().seed(1).start().await;
+    let begin = Instant::now();
+    let clock = Clock::from_fn(move || {
+        Timestamp(1_767_225_600_000_000 + i64::try_from(begin.elapsed().as_micros()).unwrap())
+    });
+    let builder = Manager::builder("cluster").client(cluster.client()).clock(clock.clone());
+    let mut manager = builder.embedded().build().await.unwrap();
+    let settings = Settings { clock, entropy: Entropy::seeded(1), ..Settings::default() };
+    all::register(&mut manager, &settings, |_| true);
+    manager.add(Scheduler::default());
+    shoal_node::simulated::add(&mut manager, Options { nodes, ..Options::default() });
+    tokio::spawn(manager.run());
+    cluster
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_dies_is_noticed_and_its_pods_are_replaced() {
+    let cluster = simulated(3).await;
+    let client = cluster.client();
     let nodes: Api<Node> = Api::all(client.clone());
-    let is_ready = async |name: &str| {
-        let node = value(&nodes, name).await;
-        let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        conditions.iter().any(|told| told["type"] == "Ready" && told["status"] == "True")
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    apply(&Api::<Deployment>::default_namespaced(client.clone()), &web(6, 1)).await;
+    // Names of nodes on which pods serve that nobody has asked to go, and how many pods there are in all.
+    let look = async || {
+        let all = pods.list(&ListParams::default()).await.unwrap().items;
+        let serving = all.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()).filter(|pod| {
+            let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref());
+            conditions.unwrap_or_default().iter().any(|told| told.type_ == "Ready" && told.status == "True")
+        });
+        let of_nodes = serving.map(|pod| pod.spec.clone().unwrap().node_name.unwrap()).collect::<Vec<_>>();
+        (of_nodes, all.len())
     };
-    until("the node is there", async || is_ready("simulated-0").await.then_some(())).await;
+    until("all pods serve", async || (look().await.0.len() == 6).then_some(())).await;
     let label = |value: Value| json!({"metadata": {"labels": {"simulated.shoal.dev/dead": value}}});
     let params = PatchParams::default();
     nodes.patch("simulated-0", &params, &Patch::Merge(label(json!("yes")))).await.unwrap();
-    until("nobody hears of it any more", async || (!is_ready("simulated-0").await).then_some(())).await;
-    until("no pod is placed there", async || {
-        let node = value(&nodes, "simulated-0").await;
-        let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
-        taints.iter().any(|taint| taint["key"] == "node.kubernetes.io/unreachable").then_some(())
+    let died = Instant::now();
+    until("its pods serve elsewhere", async || {
+        let (serving, _) = look().await;
+        (serving.len() == 6 && !serving.iter().any(|node| node == "simulated-0")).then_some(())
     })
     .await;
+    // Silent for 50 s, and its pods tolerate that for 300 s.
+    assert!(died.elapsed() > Duration::from_secs(300), "{:?}", died.elapsed());
+    assert!(look().await.1 > 6, "nobody can say that the old ones have ended");
     nodes.patch("simulated-0", &params, &Patch::Merge(label(Value::Null))).await.unwrap();
-    until("it is ready again", async || is_ready("simulated-0").await.then_some(())).await;
+    until("the old ones have ended", async || (look().await.1 == 6).then_some(())).await;
+    until("the machine counts again", async || {
+        let node = value(&nodes, "simulated-0").await;
+        node["spec"]["taints"].as_array().is_none_or(Vec::is_empty).then_some(())
+    })
+    .await;
 }
