@@ -25,7 +25,7 @@ pub struct Options {
 }
 
 /// Kills a server in the middle of durable writes, at another moment each time and every second time while it writes
-/// snapshots too, and looks whether everything acknowledged is there; does the same to a whole cluster; then plays with replicas of a sharded controller. True if
+/// snapshots too, and looks whether everything acknowledged is there; then plays with replicas of a sharded controller. True if
 /// every promise was kept.
 pub fn run(options: &Options) -> Result<bool> {
     let mut command = cargo();
@@ -37,20 +37,7 @@ pub fn run(options: &Options) -> Result<bool> {
     command.env("SHOAL_SOAK_ROUNDS", options.rounds.to_string());
     let durable = command.status()?.success();
     let simulated = simulate::seeds(options.seeds)?;
-    let living = living(options)?;
-    Ok(sharding(options)? && simulated && durable && living)
-}
-
-/// A whole cluster with workloads, killed at one moment after the other: it goes on, and does nothing twice.
-fn living(options: &Options) -> Result<bool> {
-    let mut command = cargo();
-    command.args(["test", "--package", "shoal", "--test", "living"]);
-    if !options.debug {
-        command.arg("--release");
-    }
-    command.args(["--", "--nocapture", "a_cluster_that_is_killed_at_any_moment"]);
-    command.env("SHOAL_SOAK_ROUNDS", options.rounds.to_string());
-    Ok(command.status()?.success())
+    Ok(sharding(options)? && simulated && durable)
 }
 
 /// The story of sharding with 10,000 objects, several times over.

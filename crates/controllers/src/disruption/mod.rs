@@ -15,7 +15,6 @@ use shoal_runtime::cache::Encoded;
 use shoal_runtime::controller::Listers;
 use shoal_runtime::{Action, Context, Controller, Error, ObjectKey, Result};
 
-use crate::claim;
 use crate::time::now;
 use crate::written::Written;
 

@@ -51,7 +51,8 @@ async fn run_pod(context: Context<Pod>) -> Result<Action> {
     if phase == wanted {
         return Ok(Action::done());
     }
-    let ip = format!("10.1.0.{}", ADDRESSES.fetch_add(1, Ordering::Relaxed));
+    let number = ADDRESSES.fetch_add(1, Ordering::Relaxed);
+    let ip = format!("10.1.{}.{}", number / 250 % 250, number % 250 + 1);
     let time = "2024-01-01T00:00:00Z";
     let state = match code {
         Some(code) => json!({"terminated": {"exitCode": code, "finishedAt": time}}),
