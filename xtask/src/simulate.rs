@@ -44,8 +44,12 @@ const SEEDS: u64 = 20_000;
 
 /// Replicas that share slots, on enough seeds for every test run.
 pub fn sharding() -> Result<bool> {
-    let sharding =
-        Sharding { seeds: SEEDS, first: 0, seed: None, without: None, mutants: false, threads: None };
+    seeds(SEEDS)
+}
+
+/// The same on so many seeds.
+pub fn seeds(seeds: u64) -> Result<bool> {
+    let sharding = Sharding { seeds, first: 0, seed: None, without: None, mutants: false, threads: None };
     run(&Options { what: What::Sharding(sharding) })
 }
 

@@ -28,6 +28,9 @@ pub enum Body {
 #[error("{0}")]
 pub struct BodyError(pub String);
 
+/// What is asked of a body again and again until it is at its end.
+pub type NextFrame = Poll<Option<Result<Frame<Bytes>, BodyError>>>;
+
 impl Body {
     /// A body that is made elsewhere while it is read.
     pub fn streamed(body: impl http_body::Body<Data = Bytes, Error = BodyError> + Send + 'static) -> Body {
@@ -39,10 +42,7 @@ impl http_body::Body for Body {
     type Data = Bytes;
     type Error = BodyError;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> NextFrame {
         let data = match &mut *self {
             Body::Full(bytes) if bytes.is_empty() => None,
             Body::Full(bytes) => Some(std::mem::take(bytes)),

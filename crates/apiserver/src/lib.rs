@@ -36,6 +36,7 @@ mod status;
 mod table;
 
 pub use aggregate::{GroupHandler, MountError};
+pub use backend::Reach;
 pub use body::{Body, BodyError};
 pub use handlers::node_proxy::KubeletClient;
 pub use server::{Abilities, Options, Server, StartError};

@@ -29,6 +29,7 @@ use crate::admission::quota::QuotaLocks;
 use crate::aggregate::{self, Aggregator, Delegate, GroupHandler, MountError};
 use crate::audit::{self, AuditLog, AuditOptions, Trail};
 use crate::authorize::{Attributes, Authorizer, refusal};
+use crate::backend::Reach;
 use crate::body::Body;
 use crate::handlers::node_proxy::KubeletClient;
 use crate::handlers::{self, Call};
@@ -69,6 +70,8 @@ pub struct Options {
     pub front_proxy: Option<FrontProxy>,
     /// How agents of nodes are called; without, logs and the like cannot be had.
     pub kubelet_client: Option<KubeletClient>,
+    /// Where webhooks, extension API servers and proxied programs that have a cluster's address are reached.
+    pub reach: Reach,
 }
 
 /// What newer servers can do. All on by default; tests switch them off one by one.
@@ -136,6 +139,8 @@ pub struct Inner {
     pub aggregator: Aggregator,
     /// How agents of nodes are called.
     pub kubelet_client: Option<KubeletClient>,
+    /// Where addresses of the cluster are reached.
+    pub reach: Reach,
     registry: RwLock<Arc<Registry>>,
     documents: openapi::Documents,
     addresses: Mutex<Allocator>,
@@ -180,6 +185,7 @@ impl Options {
             audit: None,
             front_proxy: None,
             kubelet_client: None,
+            reach: Arc::new(|ip| ip),
         }
     }
 }
@@ -228,6 +234,7 @@ impl Server {
             frames: protobuf::frames::Frames::default(),
             aggregator: Aggregator::new(options.front_proxy),
             kubelet_client: options.kubelet_client,
+            reach: options.reach,
             registry: RwLock::new(Arc::new(Registry::builtin())),
             documents: openapi::Documents::default(),
             addresses: Mutex::new(Allocator::default()),

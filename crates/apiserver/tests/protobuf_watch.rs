@@ -92,7 +92,7 @@ impl Frames {
     /// Type and object of the next event.
     async fn next(&mut self) -> (String, Value) {
         let (name, raw) = self.raw().await;
-        (name, protobuf::decode_request(&raw).unwrap().2)
+        (name, protobuf::decode_request(&raw).unwrap())
     }
 }
 

@@ -13,6 +13,7 @@ mod clean_up;
 pub mod controller;
 pub mod metrics;
 pub mod plan;
+pub mod rbac;
 mod reconcile;
 mod usage;
 

@@ -23,11 +23,19 @@ pub struct Settings {
     pub root_ca: Option<String>,
     /// Where volumes are made for claims that nobody else serves. Without it none is made.
     pub volumes: Option<PathBuf>,
+    /// How autoscalers work.
+    pub autoscaler: autoscaler::Options,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { clock: Clock::system(), entropy: Entropy::system(), root_ca: None, volumes: None }
+        Settings {
+            clock: Clock::system(),
+            entropy: Entropy::system(),
+            root_ca: None,
+            volumes: None,
+            autoscaler: autoscaler::Options::default(),
+        }
     }
 }
 
@@ -65,7 +73,7 @@ const ALL: &[(&str, Add)] = &[
         manager.add(collector);
     }),
     ("horizontal-pod-autoscaler", |manager, settings| {
-        manager.add(autoscaler::controller(settings.clock.clone()));
+        manager.add(autoscaler::controller(settings.clock.clone(), settings.autoscaler.clone()));
     }),
     ("job", |manager, settings| {
         manager.add(job::controller(settings.clock.clone(), settings.entropy.clone()));
@@ -107,6 +115,9 @@ const ALL: &[(&str, Add)] = &[
     }),
     ("serviceaccount", |manager, _| {
         manager.add(serviceaccount::controller());
+    }),
+    ("serviceaccount-token", |manager, _| {
+        manager.add(serviceaccount::tokens::controller());
     }),
     ("statefulset", |manager, settings| {
         manager.add(statefulset::controller(settings.clock.clone()));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector as Selector, ObjectMeta, OwnerReference};
 use shoal_objects::selector::LabelSelector;
+use shoal_runtime::cache::Encoded;
 use shoal_runtime::controller::Listers;
 use shoal_runtime::{Context, Object, ObjectKey, Result, Writer, owner};
 
@@ -46,20 +47,50 @@ pub fn candidates<K: Object, T: Object>(context: &Context<K>, selector: &LabelSe
     candidates
 }
 
+/// What an owner has.
+pub struct Owned<T> {
+    /// Had before, and not decoded.
+    pub kept: Vec<Arc<Encoded>>,
+    /// Taken now: the cache shows it later.
+    pub taken: Vec<Arc<T>>,
+}
+
+/// What `parent` owns, taken and let go as [`claim`] says, without decoding what simply stays. `T` was named with `owns`.
+pub async fn owned<K: Object, T: Object>(
+    context: &Context<K>,
+    parent: &K,
+    selector: &LabelSelector,
+) -> Result<Owned<T>> {
+    let lister = context.lister::<T>();
+    let (kept, others): (Vec<_>, Vec<_>) = context
+        .children_metas::<T>()
+        .iter()
+        .cloned()
+        .partition(|child| child.matches(selector) && is_controlled_by(child, parent));
+    let matching = lister.select_metas(Some(&context.key().namespace), selector);
+    let orphans = matching.into_iter().filter(|object| object.controller().is_none());
+    let unsettled: Vec<Arc<T>> =
+        others.into_iter().chain(orphans).filter_map(|object| lister.decode(&object)).collect();
+    let taken = settle(context.writer(), parent, selector, unsettled).await?;
+    Ok(Owned { kept, taken })
+}
+
+fn is_controlled_by<K: Object>(object: &Encoded, parent: &K) -> bool {
+    object.controller().is_some_and(|owner| parent.meta().uid.as_deref() == Some(&*owner.uid))
+}
+
 /// Objects of `K` whose selector matches an object that nobody controls.
-pub fn who_might_adopt<K: Object, T: Object>(
-    object: &T,
+pub fn who_might_adopt<K: Object>(
+    object: &Encoded,
     listers: &Listers,
     selector_of: fn(&K) -> Option<&Selector>,
 ) -> Vec<ObjectKey> {
-    if owner::controller_of(object.meta()).is_some() {
+    if object.controller().is_some() {
         return Vec::new();
     }
-    let namespace = object.meta().namespace.as_deref().unwrap_or_default();
-    let wants = |parent: &Arc<K>| {
-        selector(selector_of(parent)).is_some_and(|selector| matches(&selector, object.meta()))
-    };
-    let parents = listers.of::<K>().list_in(namespace);
+    let wants =
+        |parent: &Arc<K>| selector(selector_of(parent)).is_some_and(|selector| object.matches(&selector));
+    let parents = listers.of::<K>().list_in(object.namespace());
     parents.iter().filter(|parent| wants(parent)).map(|parent| ObjectKey::of(&**parent)).collect()
 }
 

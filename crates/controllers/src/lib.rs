@@ -2,7 +2,7 @@
 //!
 //! One folder each. `plan` decides purely from what was read; the controller beside it reads, acts and reports.
 //!
-//! What they share: `claim` (who owns what), `children` (pods in growing batches, and the events about them), `pending`
+//! What they share: `claim` (who owns what), `brief` (what is read of pods where all are looked at), `children` (pods in growing batches, and the events about them), `pending`
 //! (children that were written and are not yet seen), `written` (statuses that carry state from one reconcile to the
 //! next), `revisions` (the templates that a set has had) and `scale` (the scale subresource of any kind).
 
@@ -10,6 +10,7 @@
 
 pub mod all;
 pub mod autoscaler;
+pub mod brief;
 pub mod children;
 pub mod claim;
 pub mod clusterrole;
@@ -23,10 +24,12 @@ pub mod garbage;
 pub mod job;
 pub mod namespace;
 pub mod nodelifecycle;
+mod pace;
 pub mod pending;
 pub mod persistentvolume;
 pub mod podgc;
 pub mod pods;
+pub mod rbac;
 pub mod replicaset;
 pub mod resourcequota;
 pub mod revisions;

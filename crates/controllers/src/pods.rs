@@ -58,13 +58,23 @@ pub enum Availability {
 
 /// Whether the pod has been ready for `min_ready_seconds`.
 pub fn availability(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> Availability {
-    if !is_ready(pod) {
+    available(is_ready(pod), ready_since(pod), min_ready_seconds, now)
+}
+
+/// The same of a pod of which this is known.
+pub fn available(
+    ready: bool,
+    since: Option<Timestamp>,
+    min_ready_seconds: i32,
+    now: Timestamp,
+) -> Availability {
+    if !ready {
         return Availability::Unready;
     }
     if min_ready_seconds <= 0 {
         return Availability::Available;
     }
-    let Some(since) = ready_since(pod) else { return Availability::Unready };
+    let Some(since) = since else { return Availability::Unready };
     let left = since.as_second() + i64::from(min_ready_seconds) - now.as_second();
     match u64::try_from(left) {
         Ok(left) if left > 0 => Availability::In(Duration::from_secs(left)),

@@ -83,6 +83,21 @@ async fn every_namespace_has_its_account_and_certificate_and_gets_them_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_token_of_an_account_goes_with_it_and_other_secrets_stay() {
+    let cluster = start().await;
+    let accounts: Api<ServiceAccount> = Api::default_namespaced(cluster.client());
+    let secrets: Api<Secret> = Api::default_namespaced(cluster.client());
+    create(&accounts, json!({"metadata": {"name": "robot"}})).await;
+    let token = json!({"metadata": {"name": "token", "annotations": {"kubernetes.io/service-account.name": "robot"}},
+        "type": "kubernetes.io/service-account-token"});
+    create(&secrets, token).await;
+    create(&secrets, json!({"metadata": {"name": "other"}})).await;
+    accounts.delete("robot", &DeleteParams::default()).await.unwrap();
+    eventually("the token is gone", || is_gone(&secrets, "token")).await;
+    assert!(secrets.get_opt("other").await.unwrap().is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_namespace_takes_everything_with_it_custom_kinds_included() {
     let cluster = start().await;
     let client = cluster.client();

@@ -73,6 +73,14 @@ impl Addresses {
         None
     }
 
+    /// Where an address is reached from outside of pods: one by which a pod of ours is known is translated.
+    pub fn reached(&self, ip: IpAddr) -> IpAddr {
+        match local(ip) {
+            IpAddr::V4(own) if self.inner.lock().used.contains(&own) => IpAddr::V4(own),
+            _ => ip,
+        }
+    }
+
     /// The pod is gone.
     pub fn give_back(&self, ip: Ipv4Addr) {
         self.inner.lock().used.remove(&ip);
@@ -91,7 +99,9 @@ mod tests {
         assert_eq!(local(advertised(first).into()), IpAddr::V4(first));
         assert_eq!(local("10.96.0.1".parse().unwrap()), "10.96.0.1".parse::<IpAddr>().unwrap());
         assert_ne!(addresses.take(Some(&first.to_string())), Some(first));
+        assert_eq!(addresses.reached(advertised(first).into()), IpAddr::V4(first));
         addresses.give_back(first);
+        assert_eq!(addresses.reached(advertised(first).into()), IpAddr::V4(advertised(first)));
         assert_eq!(addresses.take(Some(&first.to_string())), Some(first));
         assert_ne!(addresses.take(Some("10.0.0.1")), Some(Ipv4Addr::new(10, 0, 0, 1)));
     }

@@ -1,6 +1,6 @@
 //! The agent of a node: registers it, and keeps a worker for every pod that is assigned to it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::Client;
 use parking_lot::Mutex;
-use shoal_objects::{Clock, Entropy};
+use shoal_objects::{Clock, Entropy, Timestamp};
 use shoal_runtime::cache::InformerOptions;
 use shoal_runtime::events::Recorder;
 use shoal_runtime::watch::Scope;
@@ -19,11 +19,14 @@ use tokio::task::JoinSet;
 
 use crate::addresses::{Addresses, advertised};
 use crate::directory::Directory;
+use crate::dns;
 use crate::images::{Image, ImageTable, Unresolved, find_command};
 use crate::kubelet_api::{self, ServerIdentity};
+use crate::pod::adopt::kept_address;
+use crate::pod::kept::end_all;
 use crate::pod::launch::write_files;
 use crate::pod::worker::{View, Worker};
-use crate::process::{Launcher, private_dir};
+use crate::process::{Launcher, private_dir, write_private};
 use crate::register::{self, Machine};
 
 /// How long containers may take to end when the agent stops.
@@ -33,7 +36,7 @@ const LAST_GRACE: Duration = Duration::from_secs(2);
 pub struct Config {
     /// Name of the node.
     pub name: String,
-    /// Where pods have their files; what is in it from an earlier agent is removed.
+    /// Where pods have their files; what is in it from an earlier agent is ended and removed, unless it is kept.
     pub dir: PathBuf,
     /// How this program is started as a sandbox: the program and its hidden subcommand.
     pub program: Vec<String>,
@@ -43,6 +46,8 @@ pub struct Config {
     pub addresses: Addresses,
     /// Where the API server listens, for pods that call it by its Service.
     pub api_server: Option<SocketAddr>,
+    /// Whether containers outlive the agent, and the next one takes them over.
+    pub keep_pods: bool,
     /// Certificates for the agent's own API; without them it has none.
     pub server: Option<ServerIdentity>,
     /// The time.
@@ -70,6 +75,8 @@ pub struct Node {
     pub client: Client,
     /// The time.
     pub clock: Clock,
+    /// When the agent began.
+    pub since: Timestamp,
     /// Uids.
     pub entropy: Entropy,
     /// Starts processes.
@@ -86,6 +93,8 @@ pub struct Node {
     pub home: String,
     /// Names of Services end with it.
     pub cluster_domain: String,
+    /// Whether containers outlive the agent.
+    pub keep_pods: bool,
     /// The pods, by namespace and name.
     pub pods: Mutex<HashMap<ObjectKey, Arc<View>>>,
     images: ImageTable,
@@ -131,8 +140,11 @@ struct Handle {
 /// Runs an agent until it is stopped; then everything that it started has ended.
 pub async fn run(config: Config, client: Client, stop: Stop) -> Result<(), AgentError> {
     let pods_dir = config.dir.join("pods");
-    let _ = std::fs::remove_dir_all(&pods_dir);
+    if !config.keep_pods {
+        remove_left(&pods_dir, &|_| false);
+    }
     private_dir(&pods_dir)?;
+    let control = control_name(&config)?;
     let mut machine = Machine::measure(&config.name, &config.dir);
     let informers = Informers::new(client.clone(), InformerOptions::default());
     let directory = Arc::new(Directory::new(&informers, config.api_server, config.entropy.clone()));
@@ -147,18 +159,28 @@ pub async fn run(config: Config, client: Client, stop: Stop) -> Result<(), Agent
         name: config.name.clone(),
         client: client.clone(),
         clock: config.clock.clone(),
+        since: config.clock.now(),
         entropy: config.entropy.clone(),
-        launcher: Launcher::new(config.program, config.entropy)?,
+        launcher: Launcher::new(config.program, config.entropy, control)?,
         recorder,
         host_ip: machine.ip.clone(),
         allocatable: (thousand(machine.cpus), i64::try_from(machine.memory).unwrap_or(i64::MAX)),
         path: variable("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
         home: variable("HOME", "/"),
         cluster_domain: "cluster.local".to_owned(),
+        keep_pods: config.keep_pods,
         pods: Mutex::default(),
         images: config.images,
         directory: directory.clone(),
     });
+    match dns::serve(directory.clone()).await {
+        Ok((address, serving)) => {
+            directory.set_dns(address);
+            tasks.spawn(serving);
+        }
+        // Names still stand in the pods' /etc/hosts.
+        Err(error) => tracing::warn!(%error, "the cluster has no name server"),
+    }
     let resolving = directory.clone();
     node.launcher.set_resolver(Box::new(move |address| resolving.resolve(address)));
     if let Some(identity) = &config.server {
@@ -185,8 +207,34 @@ pub async fn run(config: Config, client: Client, stop: Stop) -> Result<(), Agent
     tokio::select! { () = stop.requested() => {}, () = follow => {} }
     end(&node, &mut workers).await;
     informers.stop();
-    let _ = std::fs::remove_dir_all(&pods_dir);
+    if !node.keep_pods {
+        let _ = std::fs::remove_dir_all(&pods_dir);
+    }
     Ok(())
+}
+
+/// The name of the socket on which containers reach the agent. Those that are kept must find the next one, too.
+fn control_name(config: &Config) -> std::io::Result<String> {
+    let path = config.dir.join("control");
+    let known = std::fs::read_to_string(&path).ok().filter(|name| name.starts_with("shoal-node-"));
+    if let Some(known) = known.filter(|_| config.keep_pods) {
+        return Ok(known);
+    }
+    let name = format!("shoal-node-{:016x}{:016x}", config.entropy.bits(), config.entropy.bits());
+    if config.keep_pods {
+        write_private(&path, name.as_bytes())?;
+    }
+    Ok(name)
+}
+
+/// Ends and removes what an earlier agent has left, but for pods that are `known` by their uid.
+fn remove_left(pods_dir: &std::path::Path, known: &dyn Fn(&str) -> bool) {
+    for pod in std::fs::read_dir(pods_dir).into_iter().flatten().flatten() {
+        if !known(&pod.file_name().to_string_lossy()) {
+            end_all(&pod.path(), &|_| false);
+            let _ = std::fs::remove_dir_all(pod.path());
+        }
+    }
 }
 
 /// Gives every pod of the node a worker, and tells it what becomes of its pod.
@@ -201,6 +249,9 @@ async fn follow(
     let lister = pods.lister();
     let mut changes = pods.subscribe();
     let mut handles: HashMap<ObjectKey, Handle> = HashMap::new();
+    pods.synced().await;
+    let uids: HashSet<String> = lister.list().iter().filter_map(|pod| pod.metadata.uid.clone()).collect();
+    remove_left(dir, &|uid| uids.contains(uid));
     while let Some(change) = changes.recv().await {
         while workers.try_join_next().is_some() {}
         let pod = change.new.as_ref().filter(|_| !change.is_gone()).and_then(|new| lister.decode(new));
@@ -220,7 +271,8 @@ async fn follow(
         let Some(pod) = pod else { continue };
         let host_network = pod.spec.as_ref().and_then(|spec| spec.host_network) == Some(true);
         let before = pod.status.as_ref().and_then(|status| status.pod_ip.as_deref());
-        let taken = if host_network { None } else { addresses.take(before) };
+        let kept = kept_address(&dir.join(&uid)).map(|ip| ip.to_string());
+        let taken = if host_network { None } else { addresses.take(kept.as_deref().or(before)) };
         let (updates, updated) = watch::channel(pod);
         let (gone, is_gone) = watch::channel(false);
         let view = Arc::new(View {
@@ -258,6 +310,7 @@ async fn end(node: &Node, workers: &mut JoinSet<()>) {
     let views: Vec<Arc<View>> = node.pods.lock().values().cloned().collect();
     let runs: Vec<_> =
         views.iter().flat_map(|view| view.runs.lock().values().cloned().collect::<Vec<_>>()).collect();
+    let runs: Vec<_> = runs.into_iter().filter(|run| !run.is_kept).collect();
     for run in &runs {
         run.terminate();
     }

@@ -1,10 +1,11 @@
-//! Images that need nothing installed: an HTTP echo server and a sleeper.
+//! Images that need nothing installed: an HTTP echo server, which can also burn CPU (`/burn?ms=200`), and a sleeper.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -17,6 +18,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// More than this of a request is not repeated.
 const BODY_LIMIT: usize = 1024 * 1024;
+/// No request keeps a processor busy for longer.
+const LONGEST_BURN: Duration = Duration::from_secs(60);
 
 /// Runs a demo image: `echo [--listen ADDRESS] [--text TEXT]` or `sleeper`.
 pub fn main(arguments: &[OsString]) -> ExitCode {
@@ -77,6 +80,24 @@ async fn echo(arguments: &[String]) -> std::io::Result<()> {
     tokio::select! { ended = terminated() => ended, () = serve => Ok(()) }
 }
 
+/// Keeps a processor busy, as `/burn?ms=200` asks for.
+async fn burn(uri: &http::Uri) -> Option<String> {
+    if uri.path() != "/burn" {
+        return None;
+    }
+    let wanted = uri.query().into_iter().flat_map(|query| query.split('&'));
+    let wanted = wanted.filter_map(|pair| pair.strip_prefix("ms=")).find_map(|ms| ms.parse().ok());
+    let time = Duration::from_millis(wanted.unwrap_or(100)).min(LONGEST_BURN);
+    let busy = tokio::task::spawn_blocking(move || {
+        let begin = std::time::Instant::now();
+        let mut number = 1_u64;
+        while begin.elapsed() < time {
+            number = std::hint::black_box(number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+        }
+    });
+    busy.await.ok().map(|()| format!("burned {} ms\n", time.as_millis()))
+}
+
 async fn answer(
     request: Request<Incoming>,
     peer: SocketAddr,
@@ -84,6 +105,9 @@ async fn answer(
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let (parts, body) = request.into_parts();
     let _ = writeln!(std::io::stdout(), "{peer} {} {}", parts.method, parts.uri);
+    if let Some(text) = burn(&parts.uri).await {
+        return Ok(Response::new(Full::new(Bytes::from(text))));
+    }
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let mut out = match text {
         Some(text) => text + "\n",

@@ -2,19 +2,21 @@
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use shoal_objects::Entropy;
-use shoal_runtime::{Informer, Informers, Subscription};
+use shoal_runtime::{Informer, Informers, ObjectKey, Subscription};
 use tokio::sync::Mutex;
+
+use crate::dns::{self, DOMAIN};
 
 /// Changes that come together are told together.
 const SETTLE: Duration = Duration::from_millis(20);
 /// More Services than this are not told by name.
 const MOST: usize = 2000;
-const DOMAIN: &str = "cluster.local";
 
 /// Follows Services and their endpoints.
 pub struct Directory {
@@ -22,6 +24,8 @@ pub struct Directory {
     slices: Informer<EndpointSlice>,
     changes: Mutex<(Subscription, Subscription)>,
     api_server: Option<SocketAddr>,
+    /// Where the cluster's name server listens.
+    dns: OnceLock<SocketAddr>,
     entropy: Entropy,
 }
 
@@ -34,7 +38,7 @@ impl Directory {
             vec![format!("{}/{name}", slice.key().namespace)]
         });
         let changes = Mutex::new((services.subscribe(), slices.subscribe()));
-        Directory { services, slices, changes, api_server, entropy }
+        Directory { services, slices, changes, api_server, dns: OnceLock::new(), entropy }
     }
 
     /// Waits until everything is known.
@@ -60,11 +64,25 @@ impl Directory {
         while services.try_recv().is_some() || slices.try_recv().is_some() {}
     }
 
+    /// Where the cluster's name server listens; the first word counts.
+    pub fn set_dns(&self, address: SocketAddr) {
+        let _ = self.dns.set(address);
+    }
+
+    /// By which address pods know the name server, if there is one.
+    pub fn dns(&self) -> Option<String> {
+        self.dns.get().map(|_| dns::SERVER.to_string())
+    }
+
     /// An endpoint behind a cluster IP and port.
     pub fn resolve(&self, address: SocketAddr) -> Option<SocketAddr> {
         let ip = address.ip().to_string();
         let services = self.services.lister().list();
-        let service = services.iter().find(|service| cluster_ip(service) == Some(ip.as_str()))?;
+        let service = services.iter().find(|service| cluster_ip(service) == Some(ip.as_str()));
+        if service.is_none() && address == SocketAddr::new(dns::SERVER.into(), dns::PORT) {
+            return self.dns.get().copied();
+        }
+        let service = service?;
         let (namespace, name) = names(service);
         if (namespace, name) == ("default", "kubernetes") {
             return self.api_server;
@@ -114,6 +132,16 @@ impl Directory {
             }
         }
         out
+    }
+}
+
+impl dns::Cluster for Directory {
+    fn service(&self, namespace: &str, name: &str) -> Option<Service> {
+        self.services.lister().get(&ObjectKey::new(namespace, name)).map(|service| (*service).clone())
+    }
+
+    fn slices(&self, namespace: &str, name: &str) -> Vec<EndpointSlice> {
+        self.slices_of(namespace, name).iter().map(|slice| (**slice).clone()).collect()
     }
 }
 

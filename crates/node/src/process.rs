@@ -1,6 +1,7 @@
 //! Processes of containers: started, signalled, joined and waited for.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt as _;
@@ -64,6 +65,8 @@ pub enum Streams {
     Pipes(bool),
     /// A terminal.
     Terminal(Terminal),
+    /// Output and errors go to these files; there is no input.
+    Files(File, File),
 }
 
 /// A process with its namespaces.
@@ -78,16 +81,35 @@ pub struct Started {
     pub terminal: Option<Terminal>,
 }
 
+/// A command in a running container. When this is dropped before its end, it is killed with all of its process group:
+/// the stage that started it would leave it behind.
+pub struct Joined {
+    /// The stage; it ends as the command does.
+    pub child: Child,
+    /// The terminal, if it has one.
+    pub terminal: Option<Terminal>,
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        // None once it was waited for: the number may be another's then.
+        let stage = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        if let Some(stage) = stage {
+            let _ = rustix::process::kill_process_group(stage, Signal::KILL);
+        }
+    }
+}
+
 impl Launcher {
-    /// A launcher; `program` is how this program is told to be a sandbox.
-    pub fn new(program: Vec<String>, entropy: Entropy) -> std::io::Result<Launcher> {
+    /// A launcher; `program` is how this program is told to be a sandbox, `control` the name of the socket on which the
+    /// stages reach the agent.
+    pub fn new(program: Vec<String>, entropy: Entropy, control: String) -> std::io::Result<Launcher> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = runtime.handle().clone();
         let (end, ended) = oneshot::channel::<()>();
         std::thread::Builder::new().name("processes".to_owned()).spawn(move || {
             let _ = runtime.block_on(ended);
         })?;
-        let control = format!("shoal-node-{:016x}{:016x}", entropy.bits(), entropy.bits());
         let address = std::os::unix::net::SocketAddr::from_abstract_name(&control)?;
         let listener = std::os::unix::net::UnixListener::bind_addr(&address)?;
         listener.set_nonblocking(true)?;
@@ -134,9 +156,11 @@ impl Launcher {
         write_private(&path, &serde_json::to_vec(&spec).map_err(std::io::Error::other)?)?;
         let (told, report) = oneshot::channel();
         self.inner.waiting.lock().insert(token.clone(), told);
-        let spawned = self.spawn("run", &path, streams).await;
+        let spawned = self.spawn("run", &path, streams, spec.keep.is_some()).await;
         let result = async {
             let (mut child, terminal) = spawned?;
+            // Waiting closes the input otherwise.
+            let input = child.stdin.take();
             let reported = tokio::select! {
                 biased;
                 report = report => report.ok(),
@@ -147,6 +171,7 @@ impl Launcher {
             };
             match reported {
                 Some((Report::Started { namespaces, .. }, pid)) => {
+                    child.stdin = input;
                     Ok(Started { child, pid, namespaces, terminal })
                 }
                 Some((Report::Resolve { .. }, _)) => Err(LaunchError::Refused("an odd report".to_owned())),
@@ -167,17 +192,13 @@ impl Launcher {
     }
 
     /// Starts a command in a running container.
-    pub async fn join(
-        &self,
-        mut join: Join,
-        dir: &Path,
-        streams: Streams,
-    ) -> Result<(Child, Option<Terminal>), LaunchError> {
+    pub async fn join(&self, mut join: Join, dir: &Path, streams: Streams) -> Result<Joined, LaunchError> {
         join.agent = process_id();
         join.tty = matches!(streams, Streams::Terminal(_));
         let path = dir.join(format!("{}.json", self.inner.entropy.uid()));
         write_private(&path, &serde_json::to_vec(&join).map_err(std::io::Error::other)?)?;
-        self.spawn("join", &path, streams).await
+        let (child, terminal) = self.spawn("join", &path, streams, false).await?;
+        Ok(Joined { child, terminal })
     }
 
     async fn spawn(
@@ -185,6 +206,7 @@ impl Launcher {
         stage: &str,
         path: &Path,
         streams: Streams,
+        keep: bool,
     ) -> Result<(Child, Option<Terminal>), LaunchError> {
         let (program, arguments) = self
             .inner
@@ -198,12 +220,19 @@ impl Launcher {
             .arg(path)
             .env_clear()
             .env(ONE_THREAD.0, ONE_THREAD.1)
-            .process_group(0)
-            .kill_on_drop(true);
+            .kill_on_drop(!keep);
+        if !keep {
+            // What is kept makes a session of its own, for which it must not lead a group yet.
+            command.process_group(0);
+        }
         let terminal = match streams {
             Streams::Pipes(input) => {
                 command.stdin(if input { Stdio::piped() } else { Stdio::null() });
                 command.stdout(Stdio::piped()).stderr(Stdio::piped());
+                None
+            }
+            Streams::Files(output, errors) => {
+                command.stdin(Stdio::null()).stdout(output).stderr(errors);
                 None
             }
             Streams::Terminal(terminal) => {

@@ -39,8 +39,8 @@ pub struct Machine {
     pub max_pods: u32,
     /// More labels.
     pub labels: BTreeMap<String, String>,
-    /// What it cannot do, for people.
-    pub limits: String,
+    /// Whether it enforces limits of CPU and memory, and how.
+    pub limits: (bool, String),
 }
 
 impl Machine {
@@ -59,7 +59,7 @@ impl Machine {
             storage: storage.unwrap_or(0),
             max_pods: 110,
             labels: BTreeMap::new(),
-            limits: String::new(),
+            limits: crate::limits::statement(),
         }
     }
 
@@ -107,7 +107,8 @@ impl Machine {
         let id = std::fs::read_to_string("/etc/machine-id").unwrap_or_default().trim().to_owned();
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let version = concat!("v1.36.0+shoal-", env!("CARGO_PKG_VERSION"));
-        let mut conditions = vec![
+        let (limits, reason) = if self.limits.0 { ("True", "Cgroups") } else { ("False", "NoCgroup") };
+        let conditions = vec![
             condition(
                 "MemoryPressure",
                 "False",
@@ -121,11 +122,9 @@ impl Machine {
                 "KubeletHasSufficientPID",
                 "kubelet has sufficient PID available",
             ),
+            condition("LimitsEnforced", limits, reason, &self.limits.1),
             condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
         ];
-        if !self.limits.is_empty() {
-            conditions.push(condition("LimitsEnforced", "False", "NoCgroup", &self.limits));
-        }
         json!({
             "capacity": self.resources(),
             "allocatable": self.resources(),

@@ -28,6 +28,7 @@ pub mod monotonic;
 mod nearest;
 pub mod owner;
 pub mod queue;
+pub mod rbac;
 pub mod reconcile;
 pub mod shard;
 pub mod state;

@@ -79,9 +79,12 @@ impl Mirror {
                 }
                 self.0.insert(name, (new.uid().to_string(), new.resource_version().clone()));
             }
-            (ChangeKind::Deleted, Some(_)) => {
+            (ChangeKind::Deleted, Some((uid, _))) => {
+                assert_eq!(uid, delta.old.as_ref().unwrap().uid().to_string(), "another {name} is gone");
                 self.0.remove(&name);
             }
+            // It came and went before anything was told.
+            (ChangeKind::Deleted, None) => assert!(delta.old.is_some()),
             (change, known) => panic!("{change:?} of {name}, of which {known:?} was known"),
         }
     }

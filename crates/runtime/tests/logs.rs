@@ -3,44 +3,19 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails, fails")]
 
 use std::io;
-use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Namespace;
-use parking_lot::Mutex;
-use serde_json::Value;
-use shoal_runtime::config::{Config, LogFormat, Logging};
+use shoal_runtime::config::{Config, Logging};
 use shoal_runtime::logging;
 use shoal_runtime::{Action, Context, Controller, Error, Manager};
-use shoal_testkit::{Cluster, eventually};
-
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Lines {
-    fn parsed(&self) -> Vec<Value> {
-        let text = String::from_utf8(self.0.lock().clone()).unwrap();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-    }
-}
+use shoal_testkit::{CapturedLog, Cluster, eventually};
 
 #[tokio::test(start_paused = true)]
 async fn an_operator_logs_json_that_names_controller_key_and_error() {
     let cluster = Cluster::builder().seed(7).start().await;
-    let lines = Lines::default();
-    let (made, settings) = (lines.clone(), Logging { level: "info".to_owned(), format: LogFormat::Json });
+    let log = CapturedLog::new();
     let (subscriber, _level) =
-        logging::subscriber(&settings, cluster.clock(), move || made.clone(), Vec::new()).unwrap();
+        logging::subscriber(&Logging::default(), cluster.clock(), log.writer(), Vec::new()).unwrap();
     let _guard = tracing::subscriber::set_default(subscriber);
     let mut manager = Manager::builder("test")
         .client(cluster.client())
@@ -62,7 +37,7 @@ async fn an_operator_logs_json_that_names_controller_key_and_error() {
     manager.add(Controller::of::<Namespace>("spaces").reconcile(reconcile));
     let stopper = manager.stopper();
     let running = tokio::spawn(manager.run());
-    let of = |key: &str| lines.parsed().into_iter().find(|line| line["key"] == key);
+    let of = |key: &str| log.find("key", key);
     let (retried, parked) =
         eventually("both failures", || async { of("default").zip(of("kube-system")) }).await;
     stopper.stop();
@@ -78,8 +53,8 @@ async fn an_operator_logs_json_that_names_controller_key_and_error() {
         assert_eq!(line["target"], "shoal_runtime::worker::outcome");
     }
     assert!(retried["error"].as_str().unwrap().contains("asking the weather: no \"answer\""), "{retried}");
-    let life: Vec<String> = lines
-        .parsed()
+    let life: Vec<String> = log
+        .lines()
         .iter()
         .filter(|line| line["manager"] == "test")
         .map(|line| line["message"].to_string())

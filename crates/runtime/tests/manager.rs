@@ -427,12 +427,7 @@ async fn settings_of_workers_queue_and_reconcile_are_those_of_every_controller()
     let reconcile = move |context: Context<Namespace>| {
         let (runs, at_once) = (noted.clone(), counted.clone());
         async move {
-            {
-                let mut at_once = at_once.lock();
-                at_once.0 += 1;
-                at_once.1 = at_once.1.max(at_once.0);
-            }
-            let _end = Leaving(at_once);
+            let _end = enter(&at_once);
             if &*context.key().name == "default" {
                 runs.lock().push(start.elapsed().as_secs());
                 std::future::pending::<()>().await;
@@ -485,6 +480,87 @@ async fn a_change_of_the_file_reaches_controllers_that_run() {
     assert!(pauses[3..].iter().all(|pause| *pause == 7), "two seconds of work, five of waiting: {pauses:?}");
     stopper.stop();
     run.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_limits_and_resyncs_follow_the_file_without_a_restart() {
+    let cluster = Cluster::builder().seed(7).start().await;
+    for index in 0..24 {
+        let space =
+            serde_json::json!({"metadata": {"name": format!("space-{index}"), "labels": {"app": "test"}}});
+        assert_eq!(cluster.http().post("/api/v1/namespaces", &space).await.status, 201);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config.yaml");
+    let write = |workers: usize, at_once: usize, resync: &str| {
+        let reconcile = format!("{{maxConcurrent: {at_once}, resyncPeriod: {resync}}}");
+        std::fs::write(&file, format!("{{workers: {workers}, reconcileConfig: {reconcile}}}")).unwrap();
+    };
+    write(2, 64, "60s");
+    let builder =
+        Manager::builder("test").client(cluster.client()).config_source(Source::file(&file).unwrap());
+    let mut manager = builder.embedded().build().await.unwrap();
+    // How many run now, and how many ran at most since somebody looked.
+    let running = Arc::new(Mutex::new((0, 0)));
+    let runs = Arc::new(Mutex::new(0));
+    for name in ["one", "two"] {
+        let (running, runs) = (running.clone(), runs.clone());
+        let controller = Controller::of::<Namespace>(name).with_labels("app=test");
+        manager.add(controller.reconcile(move |_: Context<Namespace>| {
+            let (running, runs) = (running.clone(), runs.clone());
+            async move {
+                *runs.lock() += 1;
+                let _leaving = enter(&running);
+                sleep(Duration::from_secs(1)).await;
+                Ok(Action::done())
+            }
+        }));
+    }
+    let stopper = manager.stopper();
+    let health = manager.health().clone();
+    let run = tokio::spawn(manager.run());
+    // Each resync is a round of 48 reconciles of one second.
+    let round = async || {
+        running.lock().1 = 0;
+        sleep(Duration::from_secs(70)).await;
+        running.lock().1
+    };
+    assert_eq!(round().await, 4, "two workers of each");
+    write(8, 64, "60s");
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(round().await, 16, "more workers");
+    write(8, 5, "60s");
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(round().await, 5, "fewer at once, all controllers together");
+    write(3, 64, "60s");
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(round().await, 6, "fewer workers, and the limit is lifted");
+    let shown = health.inspection()["manager"]["components"].clone();
+    let one = shown.as_array().unwrap().iter().find(|component| component["name"] == "one").unwrap();
+    assert_eq!(one["details"]["workers"], 3, "{one}");
+
+    write(3, 64, "0s");
+    sleep(Duration::from_secs(60)).await;
+    *runs.lock() = 0;
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(*runs.lock(), 0, "no resync");
+    write(3, 64, "10s");
+    sleep(Duration::from_secs(60)).await;
+    *runs.lock() = 0;
+    sleep(Duration::from_secs(100)).await;
+    let runs = *runs.lock();
+    assert!((470..=490).contains(&runs), "ten rounds of 48, one every ten seconds: {runs}");
+    stopper.stop();
+    run.await.unwrap().unwrap();
+}
+
+/// Counts a reconcile in.
+fn enter(running: &Arc<Mutex<(usize, usize)>>) -> Leaving {
+    let mut counts = running.lock();
+    counts.0 += 1;
+    counts.1 = counts.1.max(counts.0);
+    drop(counts);
+    Leaving(running.clone())
 }
 
 /// Counts a reconcile out, however it ends.

@@ -28,31 +28,10 @@ fn of_kind<'a>(objects: &'a [Value], kind: &str) -> &'a Value {
     objects.iter().find(|object| object["kind"] == kind).unwrap()
 }
 
-/// The path of an object; all kinds here have regular plurals.
-fn path(object: &Value) -> String {
-    let version = object["apiVersion"].as_str().unwrap();
-    let root = if version.contains('/') { format!("/apis/{version}") } else { format!("/api/{version}") };
-    let plural = format!("{}s", object["kind"].as_str().unwrap().to_lowercase());
-    let name = object["metadata"]["name"].as_str().unwrap();
-    match object["metadata"]["namespace"].as_str() {
-        Some(namespace) => format!("{root}/namespaces/{namespace}/{plural}/{name}"),
-        None => format!("{root}/{plural}/{name}"),
-    }
-}
-
-/// Applies in order, as `kubectl apply --server-side` does.
 async fn apply(cluster: &Cluster, objects: &[Value]) {
     for object in objects {
-        let answer = cluster
-            .http()
-            .send(
-                "PATCH",
-                &format!("{}?fieldManager=test&fieldValidation=Strict", path(object)),
-                &[("content-type", "application/apply-patch+yaml")],
-                object.to_string(),
-            )
-            .await;
-        assert_eq!(answer.status, 201, "{}: {}", path(object), answer.json());
+        let answer = cluster.http().apply(object).await;
+        assert_eq!(answer.status, 201, "{object}: {}", answer.json());
     }
 }
 

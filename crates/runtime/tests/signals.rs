@@ -20,10 +20,11 @@ async fn get(port: u16, path: &str) -> String {
 }
 
 /// A running manager whose component takes `drain` to stop.
-async fn running(drain: Duration) -> (u16, tokio::task::JoinHandle<Result<(), Error>>) {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+async fn running(drain: Duration) -> ([u16; 2], tokio::task::JoinHandle<Result<(), Error>>) {
+    let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let ports = [free(), free()].map(|listener| listener.local_addr().unwrap().port());
     let mut config = Config::default();
-    config.metrics.port = port;
+    [config.metrics.port, config.metrics.probe_port] = ports;
     let cluster = Cluster::start().await;
     let mut manager = Manager::builder("test")
         .client(cluster.client())
@@ -42,12 +43,13 @@ async fn running(drain: Duration) -> (u16, tokio::task::JoinHandle<Result<(), Er
     let mut phases = manager.phase();
     let run = tokio::spawn(manager.run());
     phases.wait_for(|phase| *phase == Phase::Running).await.unwrap();
-    (port, run)
+    (ports, run)
 }
 
 #[tokio::test]
 async fn a_process_serves_probes_stops_on_a_signal_and_aborts_on_the_second() {
-    let (port, run) = running(Duration::ZERO).await;
+    let ([port, probes], run) = running(Duration::ZERO).await;
+    assert!(get(probes, "/readyz").await.ends_with("\r\n\r\nok"));
     assert!(get(port, "/healthz").await.starts_with("HTTP/1.1 200"));
     assert!(get(port, "/readyz").await.ends_with("\r\n\r\nok"));
     assert!(get(port, "/readyz?verbose").await.contains("[+]informers ok\n"));
@@ -64,7 +66,7 @@ async fn a_process_serves_probes_stops_on_a_signal_and_aborts_on_the_second() {
     kill_process(getpid(), Signal::TERM).unwrap();
     run.await.unwrap().unwrap();
 
-    let (port, run) = running(Duration::from_secs(3600)).await;
+    let ([port, _], run) = running(Duration::from_secs(3600)).await;
     kill_process(getpid(), Signal::INT).unwrap();
     eventually("stopping", || async {
         get(port, "/healthz").await.starts_with("HTTP/1.1 503").then_some(())

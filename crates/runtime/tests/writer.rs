@@ -10,9 +10,11 @@ use std::time::Duration;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use shoal_objects::clock::Clock;
+use shoal_runtime::events::Severity;
 use shoal_runtime::reconcile::Class;
 use shoal_runtime::{Action, Applied, Fence, ObjectKey, Permit, Recorder, Writer, finalizer};
 use shoal_testkit::Cluster;
@@ -251,4 +253,21 @@ async fn a_repeated_event_is_one_event_with_a_count() {
     recorder.flush().await;
     assert_eq!(events.list(&ListParams::default()).await.unwrap().items.len(), 1);
     assert_eq!(recorder.dropped(), 0);
+}
+
+#[tokio::test]
+async fn events_are_listed_in_the_order_in_which_they_happened() {
+    let cluster = Cluster::start().await;
+    let (recorder, sender) = Recorder::new(cluster.client(), "tester", "tester-0", Clock::system());
+    tokio::spawn(sender);
+    let pod: Pod =
+        serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "default"}})).unwrap();
+    let chosen = Clock::system().now();
+    recorder.normal(&pod, "Started", "it runs");
+    recorder.record_at(chosen, pod.object_ref(&()), Severity::Normal, "Scheduled", "it has a place");
+    recorder.flush().await;
+    let events: Api<Event> = Api::default_namespaced(cluster.client());
+    let found = events.list(&ListParams::default()).await.unwrap();
+    let reasons: Vec<_> = found.items.iter().filter_map(|event| event.reason.as_deref()).collect();
+    assert_eq!(reasons, ["Scheduled", "Started"]);
 }

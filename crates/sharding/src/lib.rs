@@ -38,7 +38,7 @@ pub use map::{
     Assignment, Defect, Facts, MAX_RECORD_BYTES, Observed, Phase, Refusal, Run, ShardMap, ShardMapStatus,
     Transition, apply, decode_map, encode_map, migrate, repair,
 };
-pub use members::{Member, Members, NodeInfo};
+pub use members::{Fate, Member, Members, NodeInfo};
 pub use plan::{Pin, Plan, Reason, ShardMapSpec, Situation, plan};
 pub use replica::{Action, Ending, Event, Notice, Outcome, Replica, Report};
 pub use settings::{BadSetting, Rebalancing, Settings, Timers};

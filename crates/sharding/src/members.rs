@@ -52,6 +52,17 @@ pub struct NodeInfo {
     pub last_seen: Moment,
 }
 
+/// What became of a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Its Lease has not ended, or nothing is known of it.
+    Open,
+    /// It ended its Lease itself.
+    Left,
+    /// Others ended its Lease.
+    Lost,
+}
+
 impl Member {
     fn new(now: Moment) -> Member {
         Member { lease: None, absent: false, since: now, changed: now, wait: Duration::ZERO, revoked: false }
@@ -161,6 +172,13 @@ impl Members {
     /// Whether its Lease has ended by the rules.
     pub fn is_revoked(&self, id: &ReplicaId) -> bool {
         self.get(id).is_some_and(|member| member.revoked)
+    }
+
+    /// What became of a replica, as far as its Lease tells.
+    pub fn fate(&self, id: &ReplicaId) -> Fate {
+        let Some(member) = self.get(id).filter(|member| member.revoked) else { return Fate::Open };
+        let by = member.record().and_then(|record| record.revoked.as_ref()).map(|revoked| &revoked.by);
+        if by == Some(id) { Fate::Left } else { Fate::Lost }
     }
 
     /// Whether the replica has released all these slots in that epoch.

@@ -115,6 +115,12 @@ impl Timers {
         stretched(duration, 1.0 + self.clock_drift)
     }
 
+    /// How long the slots of a replica that crashes are without an owner at most, on a server that answers at once: its Lease must have
+    /// stood still for long enough, and whoever is next in turn ends it and changes the record.
+    pub fn takeover(&self) -> Duration {
+        self.patience(self.lease_duration) + self.retry_period * 2
+    }
+
     /// Everything wrong with these timers.
     pub fn validate(&self) -> Result<(), Vec<BadSetting>> {
         let mut bad = Vec::new();

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use shoal_apiserver::Server;
 use shoal_controllers::all::{self, Settings};
-use shoal_controllers::scheduler;
-use shoal_node::simulated;
+use shoal_controllers::{autoscaler, scheduler};
+use shoal_node::{metrics, simulated};
 use shoal_objects::{Clock, Entropy};
 use shoal_runtime::Manager;
 use shoal_runtime::config::{Config, Informer};
@@ -21,8 +21,9 @@ const STOP_WITHIN: Duration = Duration::from_secs(2);
 /// Between a failure and the next try.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Objects of a kind that are kept decoded.
-const DECODED: usize = 200_000;
+/// Objects of a kind that are kept decoded: as many as are on their way through all parts at one time. Where all pods of
+/// a workload are looked at, they are read in brief.
+const DECODED: usize = 20_000;
 
 /// The parts that run, each on a task of its own.
 pub struct Beside {
@@ -39,15 +40,18 @@ impl Beside {
         root_ca: String,
         folder: &Path,
         nodes: Option<simulated::Options>,
+        (metrics, autoscaler): (Option<(metrics::Handle, metrics::Options)>, autoscaler::Options),
     ) -> Beside {
         let (stop, stopped) = watch::channel(false);
         let mut running = Vec::new();
         let (controllers, scheduler) = (wanted(Part::Controllers), wanted(Part::Scheduler));
-        if controllers || scheduler || nodes.is_some() {
+        let application = wanted(Part::Application);
+        if controllers || scheduler || application || nodes.is_some() || metrics.is_some() {
             let client = in_process::client(server, "kube-controller-manager");
             // Only nodes of this machine can use a folder of it.
             let volumes = wanted(Part::Node).then(|| folder.join("volumes"));
-            let settings = Settings { clock, entropy: Entropy::system(), root_ca: Some(root_ca), volumes };
+            let entropy = Entropy::system();
+            let settings = Settings { clock, entropy, root_ca: Some(root_ca), volumes, autoscaler };
             // One manager for all: they share their caches.
             let register = move |manager: &mut Manager| {
                 if controllers {
@@ -56,11 +60,17 @@ impl Beside {
                 if scheduler {
                     manager.add(scheduler::Scheduler::default());
                 }
+                if application {
+                    shoal_application::register(manager, shoal_application::Settings::default());
+                }
                 if let Some(nodes) = &nodes {
                     simulated::add(manager, nodes.clone());
                 }
+                if let Some((handle, options)) = &metrics {
+                    metrics::add(manager, handle, options.clone());
+                }
             };
-            running.push(tokio::spawn(keep_running("controllers", client, register, stopped)));
+            running.push(tokio::spawn(keep_running("controllers", client, application, register, stopped)));
         }
         Beside { stop, running }
     }
@@ -80,14 +90,22 @@ fn config() -> Config {
     Config { informer, ..Config::default() }
 }
 
-/// Runs a manager until it is asked to stop. One that fails is made anew.
+/// Runs a manager until it is asked to stop. One that fails is made anew. `kinds`: its custom kinds are installed first.
 async fn keep_running(
     name: &'static str,
     client: kube::Client,
+    kinds: bool,
     register: impl Fn(&mut Manager) + Send + 'static,
     mut stopped: watch::Receiver<bool>,
 ) {
     loop {
+        if kinds && let Err(error) = shoal_application::api::install(&client).await {
+            tracing::error!(part = name, %error, "this part cannot be started yet");
+            if tokio::time::timeout(PAUSE, asked(&mut stopped)).await.is_ok() {
+                return;
+            }
+            continue;
+        }
         let builder = Manager::builder(name).client(client.clone()).config(config());
         let error = match builder.embedded().stop_deadline(STOP_WITHIN).build().await {
             Err(error) => error,

@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-use crate::{crds, demo, run, shards, up};
+use crate::{crds, demo, manifests, run, shards, up};
 
 /// A Kubernetes cluster in one small process
 #[derive(Parser)]
@@ -24,6 +24,7 @@ enum Command {
     Up(up::Args),
     Run(run::Args),
     Crds(crds::Args),
+    Manifests(manifests::Args),
     Shards(shards::Args),
     Demo(demo::Args),
     #[command(hide = true)]
@@ -32,7 +33,7 @@ enum Command {
 
 /// Reads the command line and does what it says. `started` is when the process began.
 pub fn run(started: Instant) -> anyhow::Result<()> {
-    demo::sharding::end_with_parent();
+    demo::process::end_with_parent();
     let cli = Cli::parse();
     match cli.command {
         Command::Up(args) => {
@@ -42,6 +43,7 @@ pub fn run(started: Instant) -> anyhow::Result<()> {
         // Its settings say how it logs.
         Command::Run(args) => on_runtime(run::run(args)),
         Command::Crds(args) => crds::run(&args),
+        Command::Manifests(args) => manifests::run(&args),
         Command::Shards(args) => {
             log_for_people("warn");
             on_runtime(shards::run(args))

@@ -7,6 +7,8 @@ mod data_dir;
 mod demo;
 mod in_process;
 mod kubeconfig;
+mod manifests;
+mod metrics;
 mod nodes;
 mod parts;
 mod run;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -35,12 +36,21 @@ pub struct NodeArgs {
     /// More images: a YAML file that says which local commands they stand for
     #[arg(long, value_name = "FILE")]
     images: Option<PathBuf>,
+
+    /// Let pods go on when this process ends; the next start takes them over
+    #[arg(long, conflicts_with = "ephemeral")]
+    keep_pods: bool,
 }
 
 impl NodeArgs {
     /// How many nodes there are to be.
     pub fn count(&self, simulated: bool) -> u32 {
         self.nodes.unwrap_or(u32::from(!simulated))
+    }
+
+    /// Whether pods outlive the process.
+    pub fn keep_pods(&self) -> bool {
+        self.keep_pods
     }
 
     /// What images stand for.
@@ -59,6 +69,12 @@ pub fn kubelet_client(pki: &Pki, clock: &Clock) -> anyhow::Result<shoal_apiserve
     shoal_apiserver::KubeletClient::new(pki.ca_pem(), &identity).map_err(anyhow::Error::msg)
 }
 
+/// Where the API server reaches pods of these nodes; other addresses are what they are.
+pub fn reach(addresses: &Addresses) -> shoal_apiserver::Reach {
+    let addresses = addresses.clone();
+    Arc::new(move |ip| addresses.reached(ip))
+}
+
 /// The nodes that run.
 #[derive(Default)]
 pub struct Nodes {
@@ -73,12 +89,11 @@ impl Nodes {
         clock: &Clock,
         (dir, api_server): (&Path, SocketAddr),
         count: u32,
-        images: &ImageTable,
+        (images, addresses, keep_pods): (&ImageTable, &Addresses, bool),
     ) -> anyhow::Result<Nodes> {
         let program = std::env::current_exe().context("where is this program")?;
         let program = vec![program.to_string_lossy().into_owned(), SANDBOX.to_owned()];
         let entropy = Entropy::system();
-        let addresses = Addresses::new(&entropy);
         let mut nodes = Nodes::default();
         for number in 0..count {
             let name = if count == 1 { "shoal".to_owned() } else { format!("shoal-{number}") };
@@ -99,6 +114,7 @@ impl Nodes {
                     images: images.clone(),
                     addresses: addresses.clone(),
                     api_server: Some(api_server),
+                    keep_pods,
                     server: Some(identity.clone()),
                     clock: clock.clone(),
                     entropy: entropy.clone(),

@@ -8,6 +8,7 @@ pub enum Part {
     Controllers,
     Scheduler,
     Node,
+    Metrics,
     Application,
     Etcd,
     Kubeocean,

@@ -26,6 +26,10 @@ pub struct Args {
     #[arg(long, value_name = "RATE", default_value_t = 0.0, value_parser = rate, requires = "simulated_nodes")]
     simulated_failure_rate: f64,
 
+    /// Which part of their requests pods use on them, unless their annotations say it
+    #[arg(long, value_name = "SHARE", default_value_t = 0.5, value_parser = share, requires = "simulated_nodes")]
+    simulated_usage: f64,
+
     /// What each of them has, beside or instead of cpu=32,memory=256Gi,ephemeral-storage=1Ti,pods=110
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = amount, requires = "simulated_nodes")]
     simulated_capacity: Vec<(String, Quantity)>,
@@ -39,6 +43,7 @@ impl Args {
             start_delay: self.simulated_start_delay,
             job_duration: self.simulated_job_duration,
             failure_rate: self.simulated_failure_rate,
+            usage: self.simulated_usage,
             ..Options::default()
         };
         options.capacity.extend(self.simulated_capacity.iter().cloned());
@@ -48,6 +53,11 @@ impl Args {
 
 fn rate(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|rate| (0.0..=1.0).contains(rate)).ok_or("not a number from 0 to 1".to_owned())
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1000.0).contains(share));
+    share.ok_or("not a number from 0 to 1000".to_owned())
 }
 
 fn amount(text: &str) -> Result<(String, Quantity), String> {
@@ -77,9 +87,12 @@ mod tests {
         assert_eq!(options.capacity["example.com/gpu"].value(), 2);
         assert_eq!(options.capacity["pods"].value(), 110);
         assert!(Cli::try_parse_from(["x"]).unwrap().args.options().is_none());
-        for wrong in
-            ["--simulated-failure-rate=2", "--simulated-capacity=cpu", "--simulated-start-delay=soon"]
-        {
+        for wrong in [
+            "--simulated-failure-rate=2",
+            "--simulated-usage=-1",
+            "--simulated-capacity=cpu",
+            "--simulated-start-delay=soon",
+        ] {
             assert!(Cli::try_parse_from(["x", "--simulated-nodes=1", wrong]).is_err(), "{wrong}");
         }
     }

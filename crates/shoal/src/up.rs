@@ -10,13 +10,15 @@ use shoal_apiserver::access::files::FileError;
 use shoal_apiserver::audit::{AuditOptions, AuditPolicy, Level};
 use shoal_apiserver::serve::{self, Limits};
 use shoal_apiserver::{Options, Server};
-use shoal_objects::Clock;
+use shoal_node::addresses::Addresses;
+use shoal_objects::{Clock, Entropy};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::beside::Beside;
 use crate::data_dir::{self, DataDir};
 use crate::kubeconfig;
+use crate::metrics;
 use crate::nodes::{self, Nodes};
 use crate::parts::{self, Part};
 use crate::simulated;
@@ -87,6 +89,9 @@ pub struct Args {
 
     #[command(flatten)]
     simulated: simulated::Args,
+
+    #[command(flatten)]
+    metrics: metrics::Args,
 }
 
 /// What the audit log tells.
@@ -138,12 +143,20 @@ pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
     options.clock = clock.clone();
     options.front_proxy = Some(pki.front_proxy().clone());
     options.kubelet_client = Some(nodes::kubelet_client(&pki, &clock)?);
+    let pod_addresses = Addresses::new(&Entropy::system());
+    options.reach = nodes::reach(&pod_addresses);
     options.audit = match (args.audit_log, audit_policy) {
         (Some(path), Some(policy)) => Some(AuditOptions::by_policy(path, policy)),
         (Some(path), None) => Some(AuditOptions::new(path, args.audit_level.into())),
         (None, _) => None,
     };
     let server = Server::start(options).await?;
+    let simulated = args.simulated.options();
+    let count = if wanted(Part::Node) { args.nodes.count(simulated.is_some()) } else { 0 };
+    let metrics = match wanted(Part::Metrics) && (count > 0 || simulated.is_some()) {
+        true => Some((metrics::mount(&server).await?, args.metrics.options(simulated.clone()))),
+        false => None,
+    };
     let (end, ended) = tokio::sync::oneshot::channel::<()>();
     let until_then = async {
         let _ = ended.await;
@@ -156,10 +169,12 @@ pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
     kubeconfig::write(&kubeconfig, &url, &pki)?;
     announce(&url, &kubeconfig.display().to_string(), started);
 
-    let simulated = args.simulated.options();
-    let count = if wanted(Part::Node) { args.nodes.count(simulated.is_some()) } else { 0 };
-    let nodes = Nodes::start(&server, &pki, &clock, (data.path(), reachable(address)), count, &images)?;
-    let beside = Beside::start(&server, &wanted, clock, pki.ca_pem().to_owned(), data.path(), simulated);
+    let place = (data.path(), reachable(address));
+    let pods = (&images, &pod_addresses, args.nodes.keep_pods());
+    let nodes = Nodes::start(&server, &pki, &clock, place, count, pods)?;
+    let metrics = (metrics, args.metrics.autoscaler());
+    let root_ca = pki.ca_pem().to_owned();
+    let beside = Beside::start(&server, &wanted, clock, root_ca, data.path(), simulated, metrics);
     tokio::select! {
         () = stop => {
             // The others still need the server to end in good order.

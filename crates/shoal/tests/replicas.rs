@@ -11,9 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use process::{Cluster, SHOAL, Signal, get, post};
+use k8s_openapi::api::core::v1::ConfigMap;
+use process::{ALONE, Cluster, SHOAL, Signal, get, post};
 use rustix::process::{Pid, kill_process};
 use serde_json::json;
+use shoal_runtime::client::Places;
+use shoal_runtime::config::Config;
+use shoal_runtime::shard::ShardingOptions;
+use shoal_runtime::{Action, Context, Controller, Manager};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -112,10 +117,50 @@ fn three_replicas_of_the_controllers_survive_the_death_of_any() {
         a_new_namespace_is_looked_after(&kubeconfig, &format!("after-{round}"));
         replicas.push(Replica::start(&kubeconfig, folder.path(), 3 + round));
     }
+    // One that is paused for longer than its lease lasts finds another in its place, and does nothing more.
+    until("one leads", || replicas.iter().filter(|replica| replica.leads()).count() == 1);
+    let leader = replicas.iter().position(Replica::leads).unwrap_or_default();
+    let paused = replicas.swap_remove(leader);
+    kill_process(Pid::from_child(&paused.child), Signal::STOP).unwrap();
+    until("another leads", || replicas.iter().filter(|replica| replica.leads()).count() == 1);
+    a_new_namespace_is_looked_after(&kubeconfig, "paused");
+    kill_process(Pid::from_child(&paused.child), Signal::CONT).unwrap();
+    until("the paused one knows", || !paused.leads());
+    a_new_namespace_is_looked_after(&kubeconfig, "resumed");
+    assert_eq!(replicas.iter().filter(|replica| replica.leads()).count(), 1);
+    drop(paused);
     // A polite end gives the lease back and leaves with success.
     for mut replica in replicas {
         until("the replica has started", || replica.ask("/healthz").contains("200"));
         kill_process(Pid::from_child(&replica.child), Signal::TERM).unwrap();
         assert_eq!(replica.child.wait().unwrap().code(), Some(0));
     }
+}
+
+/// One thread for everything but coordination: who blocks it blocks the process.
+#[tokio::test]
+async fn a_process_that_is_busy_keeps_its_lease_and_one_that_hangs_loses_it() {
+    let server = Cluster::start(&["up", "--ephemeral", "--port", "0", ALONE[0], ALONE[1]]);
+    let places = Places { kubeconfig: Some(server.kubeconfig().into()), ..Places::default() };
+    let config = "state: {leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 300ms, syncInterval: 3s}\n\
+                  node: {healthCheckInterval: 1s, healthCheckTimeout: 300ms, nodeTimeout: 6s}";
+    let manager = Manager::builder("busy").places(places).config(Config::parse(config, &|_| None).unwrap());
+    let options = ShardingOptions::new().namespace("default").name("busy");
+    let mut manager = manager.signals(false).listen(false).sharded(options).build().await.unwrap();
+    manager.add(
+        Controller::of::<ConfigMap>("maps").reconcile(|_: Context<ConfigMap>| async { Ok(Action::done()) }),
+    );
+    let (sharding, stopper) = (manager.sharding().unwrap().clone(), manager.stopper());
+    let running = tokio::spawn(manager.run());
+    while sharding.active().is_empty() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let left = || sharding.inspect()["secondsToDeadline"].as_f64().unwrap();
+    // Longer than a replica may work on without a renewal.
+    std::thread::sleep(Duration::from_millis(2_600));
+    assert!(left() > 0.0, "its Lease was renewed meanwhile");
+    std::thread::sleep(Duration::from_millis(3_000));
+    assert_eq!(left(), 0.0, "but not for ever");
+    stopper.stop();
+    running.await.unwrap().unwrap();
 }

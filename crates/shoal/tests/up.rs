@@ -196,7 +196,7 @@ fn a_foreign_kubeconfig_is_left_alone() {
 #[test]
 fn parts_are_chosen_by_name_and_misspelt_ones_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let all = "controllers,scheduler,node,application,etcd,kubeocean,console";
+    let all = "controllers,scheduler,node,metrics,application,etcd,kubeocean,console";
     let mut cluster = Cluster::start(&arguments(dir.path(), &["--only", all, "--without", all]));
     assert_eq!(cluster.stop(), Some(0));
     for flag in ["--only", "--without"] {

@@ -23,6 +23,27 @@ use crate::http_client::Http;
 const EPOCH: Timestamp = Timestamp(1_767_225_600_000_000);
 
 /// A running cluster. Several can live side by side; each has its own state.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use k8s_openapi::api::core::v1::Secret;
+/// use kube::api::{Api, ListParams};
+/// use shoal_testkit::{Abilities, Cluster};
+///
+/// // Uids, names and times are the same in every run, and the server is one of before WatchList.
+/// let abilities = Abilities { watch_list: false, ..Abilities::default() };
+/// let cluster = Cluster::builder().seed(7).abilities(abilities).start().await;
+/// // Whoever calls has the rights that RBAC gives them.
+/// let secrets: Api<Secret> = Api::default_namespaced(cluster.client_as("mallory", &[]));
+/// let refused = secrets.list(&ListParams::default()).await.err().ok_or("mallory may not")?;
+/// assert!(refused.to_string().contains("forbidden"));
+/// // Without a client library:
+/// let answer = cluster.http().get("/api/v1/namespaces/default").await;
+/// assert_eq!(answer.status, 200);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Cluster {
     server: Server,

@@ -163,6 +163,31 @@ fn is_watch(parts: &Parts) -> bool {
 }
 
 /// Hits requests by rules. Clones share the rules.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use kube::api::{Api, PostParams};
+/// use shoal_testkit::{Cluster, Effect, FaultLayer, Rule};
+///
+/// let cluster = Cluster::start().await;
+/// let faults = FaultLayer::new(7);
+/// let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client_through(&faults));
+/// let map: ConfigMap = serde_json::from_value(serde_json::json!({"metadata": {"name": "a"}}))?;
+///
+/// // The answer to a write is lost: the client sees an error, and yet the object is there.
+/// faults.add(Rule::all(Effect::DropAfter).times(1));
+/// assert!(maps.create(&PostParams::default(), &map).await.is_err());
+/// assert!(maps.get("a").await.is_ok());
+/// // The server is away until further notice.
+/// faults.add(Rule::all(Effect::DropBefore));
+/// assert!(maps.get("a").await.is_err());
+/// faults.clear();
+/// assert!(maps.get("a").await.is_ok());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct FaultLayer {
     inner: Arc<Mutex<State>>,

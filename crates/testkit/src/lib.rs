@@ -20,11 +20,15 @@ mod events;
 mod fault_body;
 mod faults;
 mod http_client;
+mod log;
+mod manifest;
 mod wait;
 
 pub use cluster::{Builder, Cluster};
 pub use events::{Events, Mirror};
 pub use faults::{BoxError, Effect, FaultBody, FaultLayer, Rule};
 pub use http_client::{Answer, Http};
+pub use log::CapturedLog;
+pub use manifest::path;
 pub use shoal_apiserver::Abilities;
 pub use wait::eventually;

@@ -84,7 +84,8 @@ impl Template {
         Ok(Self::split(&object))
     }
 
-    fn split(object: &Value) -> Self {
+    /// Anything whose name has an `@` for the number.
+    pub fn split(object: &Value) -> Self {
         let text = object.to_string();
         let (before, after) = text.split_once('@').unwrap_or((&text, ""));
         Template { before: before.to_owned(), after: after.to_owned() }

@@ -1,6 +1,6 @@
 //! A whole cluster at work: `shoal up` with controllers, scheduler and simulated nodes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,7 @@ use crate::workspace::{Profile, Workspace};
 
 /// Where everything is created.
 pub(super) const NAMESPACE: &str = "bench";
+const PODS: &str = "/api/v1/namespaces/bench/pods";
 pub(super) const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/bench/deployments/web";
 
 /// How long a part may take before it counts as failed.
@@ -56,6 +57,8 @@ enum Part {
     Namespace,
     /// Rolling update of 1,000 replicas.
     Rollout,
+    /// From the creation of a pod until its process serves.
+    Start,
 }
 
 struct Bench {
@@ -98,39 +101,15 @@ pub async fn run(workspace: &Workspace, settings: &Settings) -> Result<()> {
     if wanted(Part::Rollout) {
         bench.rollout().await?;
     }
+    if wanted(Part::Start) {
+        bench.start().await?;
+    }
     bench.report.finish(settings.json.as_deref())
 }
 
 impl Bench {
-    /// Starts `shoal up` with so many simulated nodes and waits until pods can be made and placed.
     async fn launch(&self, nodes: usize) -> Result<Cluster> {
-        let count = nodes.to_string();
-        let server = Server::start_with(
-            &self.binary,
-            Mode::Ephemeral,
-            &["--simulated-nodes", &count],
-            &self.folder.join("kubeconfig"),
-            &self.folder.join("server.log"),
-        )?;
-        let target = Arc::new(Target::new(&kubeconfig::read(&server.kubeconfig)?)?);
-        let mut connection = target.h2().await?;
-        target.create(&mut connection, "/api/v1/namespaces", bodies::namespace(NAMESPACE)).await?;
-        let mut cluster = Cluster { server, target, connection };
-        cluster
-            .until("the account of the namespace", "/api/v1/namespaces/bench/serviceaccounts/default", |_| {
-                true
-            })
-            .await?;
-        cluster
-            .until("nodes without taints", "/api/v1/nodes", |list| {
-                let nodes_there = list["items"].as_array().map_or(&[][..], Vec::as_slice);
-                nodes_there.len() == nodes
-                    && nodes_there
-                        .iter()
-                        .all(|node| node["spec"]["taints"].as_array().is_none_or(Vec::is_empty))
-            })
-            .await?;
-        Ok(cluster)
+        Cluster::launch(&self.binary, &self.folder, Mode::Ephemeral, nodes, &[]).await
     }
 
     fn scaled(&self, full: usize) -> usize {
@@ -226,7 +205,81 @@ impl Bench {
     }
 }
 
+impl Bench {
+    /// Pods as processes, one after the other.
+    async fn start(&mut self) -> Result<()> {
+        let pods = self.scaled(200).max(20);
+        println!("==> start of {pods} pods as processes");
+        let mut cluster = Cluster::connect(&self.binary, &self.folder, Mode::WithNode, &[]).await?;
+        cluster.until("the node", "/api/v1/nodes", |list| ready(&list["items"][0])).await?;
+        let mut took = Vec::with_capacity(pods);
+        for index in 0..pods {
+            let (name, start) = (format!("start-{index}"), Instant::now());
+            cluster.target.create(&mut cluster.connection, PODS, sleeper(&name)).await?;
+            let path = format!("{PODS}/{name}");
+            while !cluster.read(&path).await?.is_some_and(|pod| ready(&pod)) {
+                if start.elapsed() > PATIENCE {
+                    bail!("after {PATIENCE:?} the pod {name} is not ready");
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            took.push(start.elapsed().as_secs_f64() * 1e3);
+            let delete = cluster.target.request(
+                Method::DELETE,
+                &format!("{path}?gracePeriodSeconds=0"),
+                Bytes::new(),
+            )?;
+            succeed(&mut cluster.connection, delete).await?;
+        }
+        took.sort_by(f64::total_cmp);
+        self.report.row("pod created until Ready, p50", "", Goal::None, took[pods / 2], "ms");
+        let p99 = took[(pods * 99 / 100).min(pods - 1)];
+        self.report.row("pod created until Ready, p99", "", Goal::AtMost(100.0), p99, "ms");
+        cluster.server.stop()?;
+        Ok(())
+    }
+}
+
 impl Cluster {
+    /// Starts `shoal up` with so many simulated nodes and waits until pods can be made and placed.
+    pub(super) async fn launch(
+        binary: &Path,
+        folder: &Path,
+        mode: Mode<'_>,
+        nodes: usize,
+        further: &[&str],
+    ) -> Result<Cluster> {
+        let count = nodes.to_string();
+        let arguments = [&["--simulated-nodes", &count], further].concat();
+        let mut cluster = Cluster::connect(binary, folder, mode, &arguments).await?;
+        cluster
+            .until("nodes without taints", "/api/v1/nodes", |list| {
+                let nodes_there = list["items"].as_array().map_or(&[][..], Vec::as_slice);
+                nodes_there.len() == nodes
+                    && nodes_there
+                        .iter()
+                        .all(|node| node["spec"]["taints"].as_array().is_none_or(Vec::is_empty))
+            })
+            .await?;
+        Ok(cluster)
+    }
+
+    /// Starts `shoal up` and waits until pods can be made.
+    async fn connect(binary: &Path, folder: &Path, mode: Mode<'_>, arguments: &[&str]) -> Result<Cluster> {
+        let (kubeconfig, log) = (folder.join("kubeconfig"), folder.join("server.log"));
+        let server = Server::start_with(binary, mode, arguments, &kubeconfig, &log)?;
+        let target = Arc::new(Target::new(&kubeconfig::read(&server.kubeconfig)?)?);
+        let mut connection = target.h2().await?;
+        target.create(&mut connection, "/api/v1/namespaces", bodies::namespace(NAMESPACE)).await?;
+        let mut cluster = Cluster { server, target, connection };
+        cluster
+            .until("the account of the namespace", "/api/v1/namespaces/bench/serviceaccounts/default", |_| {
+                true
+            })
+            .await?;
+        Ok(cluster)
+    }
+
     async fn read(&mut self, path: &str) -> Result<Option<Value>> {
         let (status, body) = self.target.get(&mut self.connection, path).await?;
         match status {
@@ -326,6 +379,25 @@ pub(super) fn deployment(replicas: usize, tag: &str) -> Value {
             }
         }
     })
+}
+
+/// Whether a node or a pod says that it is ready.
+fn ready(object: &Value) -> bool {
+    let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.into_iter().any(|told| told["type"] == "Ready" && told["status"] == "True")
+}
+
+/// A pod that does nothing.
+fn sleeper(name: &str) -> Bytes {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "sleep", "image": "sleeper"}]
+        }
+    })
+    .to_string()
+    .into()
 }
 
 fn service() -> Bytes {

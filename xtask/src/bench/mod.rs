@@ -1,12 +1,14 @@
 //! `cargo xtask bench`: measures release builds and compares with the goals.
 
 mod apiserver;
+mod application;
 mod bodies;
 mod client;
 mod cluster;
 mod create;
 mod custom;
 mod inside;
+mod lines;
 mod process;
 mod program;
 mod report;
@@ -37,6 +39,8 @@ enum What {
     Sharding(program::Settings),
     /// A whole cluster: controllers, scheduler and simulated nodes.
     Cluster(cluster::Settings),
+    /// The Application operator: three replicas on a cluster with simulated nodes.
+    Application(application::Settings),
 }
 
 /// How to measure.
@@ -70,6 +74,7 @@ pub fn run(options: &Options) -> Result<()> {
         What::Runtime(settings) => return program::run(&workspace, "bench-runtime", settings),
         What::Sharding(settings) => return program::run(&workspace, "bench-sharding", settings),
         What::Cluster(settings) => return in_one_thread(cluster::run(&workspace, settings)),
+        What::Application(settings) => return in_one_thread(application::run(&workspace, settings)),
     };
     let binary = match &settings.binary {
         Some(binary) => binary.clone(),

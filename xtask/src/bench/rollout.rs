@@ -4,13 +4,10 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use bytes::{Bytes, BytesMut};
-use http_body_util::BodyExt;
-use hyper::{Method, StatusCode};
 use serde::Deserialize;
 
-use super::client::send;
 use super::cluster::{Cluster, DEPLOYMENT, deployment};
+use super::lines::Lines;
 
 /// Without an event for so long, the update has stopped.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -87,23 +84,13 @@ struct Known {
 /// Changes the image and follows until only new pods are left, all of them ready.
 pub async fn run(cluster: &mut Cluster, replicas: usize) -> Result<Seen> {
     let (surge, down) = (replicas.div_ceil(4), replicas / 4);
-    let mut watch = cluster.target.h2().await?;
-    let path = "/api/v1/namespaces/bench/pods?watch=true";
-    let response = send(&mut watch, cluster.target.request(Method::GET, path, Bytes::new())?).await?;
-    if response.status() != StatusCode::OK {
-        bail!("GET {path}: {}", response.status());
-    }
-    let mut body = response.into_body();
-    let (mut pods, mut buffer): (HashMap<String, Known>, _) = (HashMap::new(), BytesMut::new());
+    let mut watch = Lines::open(&cluster.target, "/api/v1/namespaces/bench/pods?watch=true").await?;
+    let mut pods: HashMap<String, Known> = HashMap::new();
     let mut began: Option<Instant> = None;
     let mut seen = Seen { took: Duration::ZERO, violations: 0, most: 0, fewest: usize::MAX };
     loop {
-        let frame = tokio::time::timeout(PATIENCE, body.frame()).await;
-        let frame = frame.with_context(|| format!("the update stands still with {} pods", pods.len()))?;
-        let frame = frame.context("the watch has ended")??;
-        buffer.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
-        while let Some(end) = memchr::memchr(b'\n', &buffer) {
-            let line = buffer.split_to(end + 1);
+        let lines = watch.more(PATIENCE).await;
+        for line in lines.with_context(|| format!("the update stands still with {} pods", pods.len()))? {
             take(&mut pods, serde_json::from_slice(&line)?)?;
             if began.is_some() {
                 seen.judge(&pods, replicas, surge, down);

@@ -15,18 +15,30 @@ pub struct Counts {
     pub passed: u64,
     /// Failed, for whatever reason.
     pub failed: u64,
+    /// Passed, but not the first time: there is a race, in the test or in what it tests.
+    pub flaky: u64,
 }
+
+/// One test that passed.
+pub const PASSED: Counts = Counts { passed: 1, failed: 0, flaky: 0 };
+/// One test that failed.
+pub const FAILED: Counts = Counts { passed: 0, failed: 1, flaky: 0 };
 
 impl AddAssign for Counts {
     fn add_assign(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed += other.failed;
+        self.flaky += other.flaky;
     }
 }
 
 impl fmt::Display for Counts {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} passed, {} failed", self.passed, self.failed)
+        write!(out, "{} passed, {} failed", self.passed, self.failed)?;
+        if self.flaky > 0 {
+            write!(out, " ({} passed on the second try only: find FLAKY above)", self.flaky)?;
+        }
+        Ok(())
     }
 }
 
@@ -91,12 +103,13 @@ fn summary(line: &str) -> Option<Counts> {
     } else {
         return None;
     };
-    let words: Vec<&str> = rest.split([' ', ',', ';', '(']).filter(|word| !word.is_empty()).collect();
+    let words: Vec<&str> = rest.split([' ', ',', ';', '(', ')']).filter(|word| !word.is_empty()).collect();
     let mut counts = Counts::default();
     for pair in words.windows(2) {
         if let Ok(number) = pair[0].parse::<u64>() {
             match pair[1] {
                 "passed" => counts.passed += number,
+                "flaky" => counts.flaky += number,
                 "failed" | "timed" | "exec" => counts.failed += number,
                 _ => {}
             }
@@ -108,20 +121,20 @@ fn summary(line: &str) -> Option<Counts> {
 /// One test, in the words of our own client programs.
 fn report(line: &str) -> Option<Counts> {
     match line.split_once(' ')?.0 {
-        "ok" => Some(Counts { passed: 1, failed: 0 }),
-        "FAILED" => Some(Counts { passed: 0, failed: 1 }),
+        "ok" => Some(PASSED),
+        "FAILED" => Some(FAILED),
         _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Counts, report, summary};
+    use super::{Counts, FAILED, PASSED, report, summary};
 
     #[test]
     fn a_client_s_lines_are_counted_one_by_one() {
-        assert_eq!(report("ok python: a list is read in pages"), Some(Counts { passed: 1, failed: 0 }));
-        assert_eq!(report("FAILED python: a list: 500"), Some(Counts { passed: 0, failed: 1 }));
+        assert_eq!(report("ok python: a list is read in pages"), Some(PASSED));
+        assert_eq!(report("FAILED python: a list: 500"), Some(FAILED));
         for line in ["okay then", "  ok indented", "Traceback (most recent call last):", ""] {
             assert_eq!(report(line), None, "{line}");
         }
@@ -129,13 +142,16 @@ mod tests {
 
     #[test]
     fn every_runner_s_summary_is_understood() {
-        let check =
-            |line, passed, failed| assert_eq!(summary(line), Some(Counts { passed, failed }), "{line}");
+        let check = |line, passed, failed| {
+            assert_eq!(summary(line), Some(Counts { passed, failed, flaky: 0 }), "{line}")
+        };
         check("     Summary [   0.012s] 5 tests run: 4 passed (1 slow), 1 failed, 0 skipped", 4, 1);
         check("     Summary [   1.2s] 1 test run: 1 passed, 0 skipped", 1, 0);
         check("     Summary [   1.2s] 3 tests run: 1 passed, 1 failed, 1 timed out, 0 skipped", 1, 2);
         check("test result: FAILED. 5 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out", 5, 2);
         check("104 passed, 3 failed", 104, 3);
+        let flaky = summary("     Summary [   9.1s] 5 tests run: 5 passed (1 slow, 2 flaky), 0 skipped");
+        assert_eq!(flaky, Some(Counts { passed: 5, failed: 0, flaky: 2 }));
     }
 
     #[test]

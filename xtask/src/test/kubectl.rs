@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use super::command::Counts;
+use super::command::{Counts, FAILED, PASSED};
 use super::tools::Tools;
 use super::transcript;
 use crate::server::{Mode, Server};
@@ -126,6 +126,38 @@ const NODE_USES: &[Use] = &[
         "",
         "pod/odd condition met",
     ),
+    case("what nodes use is told", "top nodes", "", "shoal "),
+    case("what pods use is told", "top pods", "", "web-"),
+    case("of each container", "top pods -A --containers", "", " echo "),
+    case("of some, the busiest first", "top pods -l app=web --sort-by=cpu --no-headers", "", "web-"),
+    case("of what is not there nothing is told", "top pod none", "", "podmetrics.metrics.k8s.io"),
+    case("figures are objects", "get pods.metrics.k8s.io", "", "WINDOW"),
+    case(
+        "an autoscaler is made",
+        "autoscale deployment web --cpu-percent=50 --min=1 --max=5",
+        "",
+        "horizontalpodautoscaler.autoscaling/web autoscaled",
+    ),
+    case(
+        "it needs requests",
+        "wait --for=condition=ScalingActive=false hpa/web --timeout=60s",
+        "",
+        "condition met",
+    ),
+    case("and says so", "describe hpa web", "", "missing request for cpu in container echo"),
+    case(
+        "requests are set",
+        "set resources deployment web --requests=cpu=100m",
+        "",
+        "resource requirements updated",
+    ),
+    case(
+        "it follows the figures",
+        "wait --for=condition=ScalingActive hpa/web --timeout=120s",
+        "",
+        "condition met",
+    ),
+    case("they are shown", "get hpa web", "", "%/50%"),
     case("replicas are deleted", "delete deployment web", "", "deployment.apps \"web\" deleted"),
     case("their pods go", "wait --for=delete pod -l app=web --timeout=60s", "", ""),
 ];
@@ -160,11 +192,11 @@ fn verdict(claim: &str, outcome: Result<()>) -> Counts {
     match outcome {
         Ok(()) => {
             println!("PASS {claim}");
-            Counts { passed: 1, failed: 0 }
+            PASSED
         }
         Err(error) => {
             println!("FAIL {claim}\n    {error:#}");
-            Counts { passed: 0, failed: 1 }
+            FAILED
         }
     }
 }

@@ -12,6 +12,7 @@ use super::{Delegate, GroupHandler};
 use crate::access::UserInfo;
 use crate::backend::Backend;
 use crate::kinds::access::{list_at, str_at};
+use crate::openapi;
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
@@ -88,8 +89,18 @@ async fn open_api(delegate: &Delegate, remote: &Remote, backend: &Backend) -> Op
 
 /// Asks a handler of this process.
 pub async fn of_handler(group: &str, version: &str, handler: &GroupHandler) -> Result<Discovered, String> {
-    let mut request = Request::new(Bytes::new());
     let path = format!("/apis/{group}/{version}");
+    let document: Value = serde_json::from_slice(&ask(handler, &path).await?).map_err(|e| e.to_string())?;
+    let resources = from_legacy(group, version, &document)?;
+    // A document about the kinds is welcome, but not needed.
+    let open_api = ask(handler, &format!("/openapi/v3{path}")).await.ok();
+    let open_api = open_api.filter(|text| serde_json::from_slice::<Value>(text).is_ok());
+    let open_api = open_api.and_then(|text| openapi::url_of(group, version, &text));
+    Ok(Discovered { resources, is_current: true, open_api })
+}
+
+async fn ask(handler: &GroupHandler, path: &str) -> Result<Bytes, String> {
+    let mut request = Request::new(Bytes::new());
     *request.uri_mut() = path.parse().map_err(|e| format!("{path:?} is not a path: {e}"))?;
     request.extensions_mut().insert(UserInfo::authenticated("system:kube-aggregator", &["system:masters"]));
     let response = handler(request).await;
@@ -98,9 +109,7 @@ pub async fn of_handler(group: &str, version: &str, handler: &GroupHandler) -> R
     if !status.is_success() {
         return Err(format!("it answered {status}"));
     }
-    let document: Value = serde_json::from_slice(&body).map_err(|e| e.to_string())?;
-    let resources = from_legacy(group, version, &document)?;
-    Ok(Discovered { resources, is_current: true, open_api: None })
+    Ok(body)
 }
 
 /// Entries of aggregated discovery from an `APIResourceList`: subresources become part of their resource.

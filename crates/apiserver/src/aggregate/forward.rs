@@ -7,15 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue, LOCATION, UPGRADE,
-};
+use http::header::{CONNECTION, HOST, HeaderName, HeaderValue, LOCATION, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::Full;
 use hyper::upgrade::OnUpgrade;
 
-use super::passing::{pass, remove_hops, switch, wanted_upgrade};
+use super::passing::{pass, passed_headers, switch, wanted_upgrade};
 use super::remote::Remote;
 use super::{Back, Delegate};
 use crate::access::UserInfo;
@@ -121,22 +119,6 @@ fn outgoing(
     *request.uri_mut() = path.parse().map_err(|e| bad(&e))?;
     *request.headers_mut() = headers;
     Ok(request)
-}
-
-/// A client's headers without its credentials, without those that are about the connection, and without those by which
-/// the server says who is calling.
-fn passed_headers(given: &HeaderMap) -> HeaderMap {
-    let mut headers = given.clone();
-    remove_hops(&mut headers);
-    let is_ours = |name: &HeaderName| {
-        let name = name.as_str();
-        name.starts_with("x-remote-") || name.starts_with("impersonate-")
-    };
-    let ours: Vec<HeaderName> = headers.keys().filter(|name| is_ours(name)).cloned().collect();
-    for name in ours.iter().chain([&AUTHORIZATION, &HOST, &CONTENT_LENGTH]) {
-        headers.remove(name);
-    }
-    headers
 }
 
 /// Says who is calling, in the way of authenticating proxies.

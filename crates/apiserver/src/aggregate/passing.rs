@@ -5,16 +5,19 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
+use http::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING,
+    UPGRADE,
+};
 use http::{HeaderMap, Response};
-use http_body::{Frame, SizeHint};
+use http_body::SizeHint;
 use hyper::body::Incoming;
 use hyper::upgrade::{OnUpgrade, on};
 use hyper_util::rt::TokioIo;
 use tokio::time::Sleep;
 
 use crate::backend::Connection;
-use crate::body::{Body, BodyError};
+use crate::body::{Body, BodyError, NextFrame};
 use crate::response::Reply;
 use crate::status::{Failure, Outcome};
 
@@ -37,6 +40,22 @@ pub fn wanted_upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     let connection = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let mut words = connection.flat_map(|value| value.split(',')).map(str::trim);
     words.any(|word| word.eq_ignore_ascii_case("upgrade")).then(|| headers.get(UPGRADE).cloned()).flatten()
+}
+
+/// A client's headers without its credentials, without those that are about the connection, and without those by which
+/// the server says who is calling.
+pub fn passed_headers(given: &HeaderMap) -> HeaderMap {
+    let mut headers = given.clone();
+    remove_hops(&mut headers);
+    let is_ours = |name: &HeaderName| {
+        let name = name.as_str();
+        name.starts_with("x-remote-") || name.starts_with("impersonate-")
+    };
+    let ours: Vec<HeaderName> = headers.keys().filter(|name| is_ours(name)).cloned().collect();
+    for name in ours.iter().chain([&AUTHORIZATION, &HOST, &CONTENT_LENGTH]) {
+        headers.remove(name);
+    }
+    headers
 }
 
 /// Headers that are between two ends of one connection.
@@ -88,10 +107,7 @@ impl http_body::Body for Passed {
     type Data = Bytes;
     type Error = BodyError;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> NextFrame {
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
             return Poll::Ready(frame.map(|frame| frame.map_err(|e| BodyError(e.to_string()))));
         }

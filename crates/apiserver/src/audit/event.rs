@@ -108,6 +108,6 @@ fn parsed(body: &Bytes, format: BodyFormat) -> Option<Value> {
     match format {
         BodyFormat::Json => decode::parse_json(body).ok().map(|(value, _)| value),
         BodyFormat::Yaml => decode::parse_yaml(body).ok().map(|(value, _)| value),
-        BodyFormat::Protobuf => protobuf::decode_request(body).ok().map(|(_, _, value)| value),
+        BodyFormat::Protobuf => protobuf::decode_request(body).ok(),
     }
 }

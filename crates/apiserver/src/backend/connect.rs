@@ -12,6 +12,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio_rustls::TlsConnector;
@@ -50,8 +51,28 @@ pub async fn exchange(
     tls: Arc<ClientConfig>,
     request: Request<Full<Bytes>>,
 ) -> Result<(Response<Incoming>, Connection), String> {
-    let connected = tokio::time::timeout(CONNECT_TIMEOUT, connect(backend, host, tls)).await;
-    let stream = connected.map_err(|_| "dial tcp: i/o timeout".to_owned())??;
+    converse(in_time(connect(backend, host, tls)).await?, request).await
+}
+
+/// The same without TLS.
+pub async fn exchange_plain(
+    backend: &Backend,
+    request: Request<Full<Bytes>>,
+) -> Result<(Response<Incoming>, Connection), String> {
+    converse(in_time(dial(backend)).await?, request).await
+}
+
+async fn in_time<S>(connect: impl Future<Output = Result<S, String>>) -> Result<S, String> {
+    match tokio::time::timeout(CONNECT_TIMEOUT, connect).await {
+        Ok(connected) => connected,
+        Err(_) => Err("dial tcp: i/o timeout".to_owned()),
+    }
+}
+
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    request: Request<Full<Bytes>>,
+) -> Result<(Response<Incoming>, Connection), String> {
     let handshake = http1::handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = handshake.map_err(|e| e.to_string())?;
     let connection = Connection(tokio::spawn(connection.with_upgrades()).abort_handle());

@@ -4,6 +4,6 @@ mod connect;
 mod resolve;
 mod trust;
 
-pub use connect::{Connection, connect, exchange};
-pub use resolve::{Backend, Unresolved, resolve};
+pub use connect::{Connection, connect, exchange, exchange_plain};
+pub use resolve::{Backend, Port, Reach, Unresolved, resolve, resolve_port};
 pub use trust::{Trust, client_config};

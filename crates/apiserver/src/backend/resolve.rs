@@ -1,6 +1,7 @@
 //! Where the programs behind a Service listen.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use serde_json::Value;
 use shoal_objects::meta;
@@ -9,6 +10,18 @@ use shoal_store::Range;
 use crate::handlers::served;
 use crate::kinds::access::{int_at, list_at, part, str_at};
 use crate::server::Inner;
+
+/// Where the server itself reaches an address by which the cluster knows a program; most are what they are.
+pub type Reach = Arc<dyn Fn(IpAddr) -> IpAddr + Send + Sync>;
+
+/// Which port of a Service is meant.
+#[derive(Clone, Copy, Debug)]
+pub enum Port<'a> {
+    /// By its number.
+    Number(u16),
+    /// By its name, which a single port need not have.
+    Name(&'a str),
+}
 
 /// Where to connect.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -51,6 +64,16 @@ impl Unresolved {
 /// Finds the addresses behind a port of a Service. Nothing routes the cluster's own addresses here, so they are those
 /// of its endpoints.
 pub async fn resolve(server: &Inner, namespace: &str, name: &str, port: u16) -> Result<Backend, Unresolved> {
+    resolve_port(server, namespace, name, Port::Number(port)).await
+}
+
+/// The same for a port that may have a name.
+pub async fn resolve_port(
+    server: &Inner,
+    namespace: &str,
+    name: &str,
+    port: Port<'_>,
+) -> Result<Backend, Unresolved> {
     let registry = server.registry();
     let store = &server.store;
     let unreadable = |failure: crate::status::Failure| Unresolved::Unreadable(failure.message);
@@ -58,11 +81,17 @@ pub async fn resolve(server: &Inner, namespace: &str, name: &str, port: u16) -> 
     let found = store.get(&services.table, &format!("{namespace}/{name}")).await;
     let service = served(services, &*found.ok_or(Unresolved::NoService)?).map_err(unreadable)?;
     let spec = part(&service, "spec");
-    if str_at(spec, "type") == "ExternalName" {
+    if let (Port::Number(port), "ExternalName") = (port, str_at(spec, "type")) {
         return Ok(Backend::Host(str_at(spec, "externalName").to_owned(), port));
     }
-    let wanted = list_at(spec, "ports").iter().find(|p| int_at(p, "port") == Some(i64::from(port)));
-    let port_name = str_at(wanted.ok_or(Unresolved::NoPort)?, "name");
+    let port_name = match port {
+        Port::Name(name) => name,
+        Port::Number(number) => {
+            let mut ports = list_at(spec, "ports").iter();
+            let wanted = ports.find(|p| int_at(p, "port") == Some(i64::from(number)));
+            str_at(wanted.ok_or(Unresolved::NoPort)?, "name")
+        }
+    };
 
     let mut addresses = Vec::new();
     let mut known = false;
@@ -87,7 +116,10 @@ pub async fn resolve(server: &Inner, namespace: &str, name: &str, port: u16) -> 
     addresses.sort_unstable();
     addresses.dedup();
     match (addresses.is_empty(), known) {
-        (false, _) => Ok(Backend::Addresses(addresses)),
+        (false, _) => {
+            let reached = |a: SocketAddr| SocketAddr::new((server.reach)(a.ip()), a.port());
+            Ok(Backend::Addresses(addresses.into_iter().map(reached).collect()))
+        }
         (true, true) => Err(Unresolved::NotReady(port_name.to_owned())),
         (true, false) => Err(Unresolved::NoEndpoints),
     }

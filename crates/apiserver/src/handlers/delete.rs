@@ -100,9 +100,7 @@ fn body_options(call: &Call<'_>) -> Outcome<Value> {
         BodyFormat::Json => decode::parse_json(&call.body).map(|(v, _)| v).map_err(Failure::bad_request)?,
         BodyFormat::Yaml => decode::parse_yaml(&call.body).map(|(v, _)| v).map_err(Failure::bad_request)?,
         BodyFormat::Protobuf => {
-            let (_, _, value) =
-                protobuf::decode_request(&call.body).map_err(|e| Failure::bad_request(e.to_string()))?;
-            value
+            protobuf::decode_request(&call.body).map_err(|e| Failure::bad_request(e.to_string()))?
         }
     };
     let kind = value.get("kind").and_then(Value::as_str).unwrap_or("DeleteOptions");

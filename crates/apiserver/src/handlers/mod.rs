@@ -14,6 +14,7 @@ pub mod node_proxy;
 pub mod ownership;
 pub mod patch;
 pub mod pod_streams;
+pub mod proxy;
 pub mod repeated;
 pub mod reviews;
 pub mod scale;
@@ -402,7 +403,7 @@ fn parse_body(call: &Call<'_>, kind: &str) -> Outcome<(Value, Vec<String>)> {
             Ok((value, duplicates(fields)))
         }
         BodyFormat::Protobuf => {
-            let (_, _, value) = crate::protobuf::decode_request(&call.body)
+            let value = crate::protobuf::decode_request(&call.body)
                 .map_err(|e| Failure::bad_request(format!("decoding the protobuf body: {e}")))?;
             Ok((value, Vec::new()))
         }

@@ -5,7 +5,7 @@ use shoal_objects::{Errors, Path};
 
 use super::node_proxy::{self, node_of, query};
 use crate::admission;
-use crate::handlers::Call;
+use crate::handlers::{Call, proxy};
 use crate::response::Reply;
 use crate::status::{Failure, Outcome};
 
@@ -14,12 +14,16 @@ pub async fn handle(call: &Call<'_>, name: &str) -> Outcome<Reply> {
     if name == "log" && call.verb != "get" {
         return Err(Failure::method_not_allowed());
     }
-    let object = call.served(&*call.stored().await?).await?;
+    let plural = &*call.target.resource.plural;
     let mut options = connect_options(call, name);
+    if let ("pods" | "services", "proxy") = (plural, name) {
+        admission::connect(call, &mut options).await?;
+        return proxy::handle(call).await;
+    }
+    let object = call.served(&*call.stored().await?).await?;
     if name != "log" {
         admission::connect(call, &mut options).await?;
     }
-    let plural = &*call.target.resource.plural;
     match (plural, name) {
         ("pods", "log") => log(call, &object).await,
         ("pods", "exec" | "attach") => stream(call, name, &object, &options).await,

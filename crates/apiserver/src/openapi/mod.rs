@@ -164,6 +164,12 @@ fn paths_of(group: &str, version: &str) -> String {
     format!("apis/{group}/{version}")
 }
 
+/// Where a document that code of this process makes is found.
+pub fn url_of(group: &str, version: &str, document: &[u8]) -> Option<String> {
+    let hash = hash_of(|out| out.write_all(document)).ok()?;
+    Some(url(&paths_of(group, version), &hash))
+}
+
 fn url(path: &str, hash: &str) -> String {
     format!("/openapi/v3/{path}?hash={hash}")
 }

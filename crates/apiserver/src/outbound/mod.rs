@@ -3,6 +3,7 @@
 
 mod pool;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -72,7 +73,11 @@ async fn endpoint(server: &Inner, config: &Value) -> Result<Endpoint, String> {
     let url: Uri = text.parse().map_err(|e| format!("{text:?} is not a URL: {e}"))?;
     let host = url.host().ok_or_else(|| format!("{text:?} names no host"))?;
     let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-    let backend = Backend::Host(host.clone(), url.port_u16().unwrap_or(443));
+    let port = url.port_u16().unwrap_or(443);
+    let backend = match host.parse() {
+        Ok(ip) => Backend::Addresses(vec![SocketAddr::new((server.reach)(ip), port)]),
+        Err(_) => Backend::Host(host.clone(), port),
+    };
     Ok(Endpoint { url: text.to_owned(), path: url.path().to_owned(), key: Key { backend, host, bundle } })
 }
 

@@ -1,32 +1,65 @@
 //! Messages to JSON.
 
+use std::borrow::Cow;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use shoal_objects::schema::{Empty, Field, Shape, TypeId};
 use shoal_objects::{Map, Timestamp, Value};
 
 use super::tags::{self, Slot, Tags};
-use super::wire::Reader;
+use super::wire::{Reader, lossy};
 use super::{MAX_DEPTH, ProtoError};
 use crate::decode::conform::is_empty;
 
 /// Reads a message of a built-in type.
 pub fn message(id: TypeId, bytes: &[u8]) -> Result<Map, ProtoError> {
+    message_at(id, bytes, 0)
+}
+
+fn message_at(id: TypeId, bytes: &[u8], depth: usize) -> Result<Map, ProtoError> {
     let mut object = Map::new();
-    fields(tags::of(id), bytes, &mut object, 0)?;
+    fields(tags::of(id), bytes, &mut object, &mut Seen(0), depth)?;
     Ok(object)
 }
 
-fn fields(tags: &'static Tags, bytes: &[u8], object: &mut Map, depth: usize) -> Result<(), ProtoError> {
+/// Which fields of a type may be in its object already, one bit for each. Almost every field comes once, and nothing
+/// has to be looked for then.
+struct Seen(u64);
+
+impl Seen {
+    /// Any field may be there.
+    const ALL: Seen = Seen(u64::MAX);
+
+    /// Whether the field may be there; from now on it may.
+    fn note(&mut self, position: usize) -> bool {
+        // Types of more fields than bits share the last one.
+        let bit = 1 << position.min(63);
+        let seen = self.0 & bit != 0;
+        self.0 |= bit;
+        seen
+    }
+}
+
+fn fields(
+    tags: &'static Tags,
+    bytes: &[u8],
+    object: &mut Map,
+    seen: &mut Seen,
+    depth: usize,
+) -> Result<(), ProtoError> {
     if depth > MAX_DEPTH {
         return Err(ProtoError::Depth);
     }
     let mut reader = Reader::new(bytes);
-    while let Some((tag, wire_type)) = reader.key()? {
-        match tags.get(tag) {
-            None => reader.skip(wire_type)?,
-            Some(Slot::Embedded(inner)) => fields(inner, reader.bytes(wire_type, "")?, object, depth + 1)?,
-            Some(Slot::Field(field)) => read_field(field, &mut reader, wire_type, object, depth)?,
+    while let Some(key) = reader.key()? {
+        match tags.get(key.0) {
+            Slot::Unknown => reader.skip(key.1)?,
+            Slot::Embedded(inner) => fields(inner, reader.bytes(key.1, "")?, object, seen, depth + 1)?,
+            Slot::Field(field, position) => {
+                let seen = seen.note(*position);
+                read_field(field, &mut reader, key, object, seen, depth)?;
+            }
         }
     }
     Ok(())
@@ -35,53 +68,59 @@ fn fields(tags: &'static Tags, bytes: &[u8], object: &mut Map, depth: usize) -> 
 fn read_field(
     field: &'static Field,
     reader: &mut Reader<'_>,
-    wire_type: u8,
+    (tag, wire_type): (u32, u8),
     object: &mut Map,
+    seen: bool,
     depth: usize,
 ) -> Result<(), ProtoError> {
     let name = &*field.name;
-    match &field.shape {
+    let earlier = if seen { object.get_mut(name).map(Value::take) } else { None };
+    let value = match &field.shape {
         Shape::List(item) => {
-            let Some(Value::Array(items)) = present(object, name, || Value::Array(Vec::new())) else {
-                return Ok(());
+            let mut items = match earlier {
+                Some(Value::Array(items)) => items,
+                _ => Vec::new(),
             };
-            list_items(item, name, reader, wire_type, items, depth)
+            list_items(item, name, reader, wire_type, &mut items, depth)?;
+            while reader.repeats(tag, wire_type) {
+                list_items(item, name, reader, wire_type, &mut items, depth)?;
+            }
+            Value::Array(items)
         }
         Shape::Map(item) => {
-            let entry = reader.bytes(wire_type, name)?;
-            let Some(Value::Object(entries)) = present(object, name, || Value::Object(Map::new())) else {
-                return Ok(());
+            let mut entries = match earlier {
+                Some(Value::Object(entries)) => entries,
+                _ => Map::new(),
             };
-            map_entry(item, name, entry, entries, depth)
+            map_entry(item, name, reader.bytes(wire_type, name)?, &mut entries, depth)?;
+            while reader.repeats(tag, wire_type) {
+                map_entry(item, name, reader.bytes(wire_type, name)?, &mut entries, depth)?;
+            }
+            Value::Object(entries)
         }
         // A message that comes in two parts is merged.
-        Shape::Object(id) => {
-            let bytes = reader.bytes(wire_type, name)?;
-            let Some(Value::Object(inner)) = present(object, name, || Value::Object(Map::new())) else {
-                return Ok(());
-            };
-            fields(tags::of(*id), bytes, inner, depth + 1)
-        }
+        Shape::Object(id) => match earlier {
+            Some(Value::Object(mut inner)) => {
+                let bytes = reader.bytes(wire_type, name)?;
+                fields(tags::of(*id), bytes, &mut inner, &mut Seen::ALL, depth + 1)?;
+                Value::Object(inner)
+            }
+            _ => Value::Object(message_at(*id, reader.bytes(wire_type, name)?, depth + 1)?),
+        },
         shape => {
             let value = single(shape, name, reader, wire_type, depth)?;
             // Plain values are on the wire even when zero; Go would not write them as JSON.
-            let absent = value.is_null() || (field.empty == Empty::Omitted && is_empty(&value));
-            if absent {
-                object.remove(name);
-            } else {
-                object.insert(name.to_owned(), value);
+            if value.is_null() || (field.empty == Empty::Omitted && is_empty(&value)) {
+                if seen {
+                    object.remove(name);
+                }
+                return Ok(());
             }
-            Ok(())
+            value
         }
-    }
-}
-
-/// A field that comes in parts, made with its first one. Only then is its name copied.
-fn present<'o>(object: &'o mut Map, name: &str, empty: impl FnOnce() -> Value) -> Option<&'o mut Value> {
-    if !object.contains_key(name) {
-        object.insert(name.to_owned(), empty());
-    }
-    object.get_mut(name)
+    };
+    object.insert(name.to_owned(), value);
+    Ok(())
 }
 
 /// One item, or many numbers packed into one field.
@@ -113,7 +152,7 @@ fn map_entry(
     depth: usize,
 ) -> Result<(), ProtoError> {
     let mut reader = Reader::new(entry);
-    let mut key = String::new();
+    let mut key = Cow::Borrowed("");
     let mut value = None;
     while let Some((tag, wire_type)) = reader.key()? {
         match (tag, shape) {
@@ -135,7 +174,7 @@ fn map_entry(
         }
     }
     // Null stands for the zero value of the shape; `conform` knows it.
-    entries.insert(key, value.unwrap_or_default());
+    entries.insert(key.into_owned(), value.unwrap_or_default());
     Ok(())
 }
 
@@ -156,18 +195,14 @@ fn single(
         Shape::MicroTime => time(reader.bytes(wire_type, name)?, true)?,
         Shape::Quantity => match inner_bytes(reader.bytes(wire_type, name)?, name)? {
             [] => "0".into(),
-            text => String::from_utf8_lossy(text).into_owned().into(),
+            text => lossy(text).into(),
         },
         Shape::IntOrString => int_or_string(reader.bytes(wire_type, name)?, name)?,
         Shape::Any => match inner_bytes(reader.bytes(wire_type, name)?, name)? {
             [] => Value::Null,
             raw => crate::decode::parse_json(raw).map_err(ProtoError::Json)?.0,
         },
-        Shape::Object(id) => {
-            let mut object = Map::new();
-            fields(tags::of(*id), reader.bytes(wire_type, name)?, &mut object, depth + 1)?;
-            Value::Object(object)
-        }
+        Shape::Object(id) => Value::Object(message_at(*id, reader.bytes(wire_type, name)?, depth + 1)?),
         Shape::ObjectOr(id, other) => object_or(*id, other, name, reader.bytes(wire_type, name)?, depth + 1)?,
         // No built-in field has these.
         Shape::Duration | Shape::List(_) | Shape::Map(_) => {
@@ -220,7 +255,7 @@ fn time(message: &[u8], micro: bool) -> Result<Value, ProtoError> {
 
 fn int_or_string(message: &[u8], name: &str) -> Result<Value, ProtoError> {
     let mut reader = Reader::new(message);
-    let (mut is_text, mut whole, mut text) = (false, 0, String::new());
+    let (mut is_text, mut whole, mut text) = (false, 0, Cow::Borrowed(""));
     while let Some((tag, wire_type)) = reader.key()? {
         match tag {
             1 => is_text = reader.number(wire_type, name)? == 1,
@@ -247,7 +282,8 @@ fn object_or(
         match (tag, other) {
             (tag, _) if tag == schema_tag => {
                 let bytes = reader.bytes(wire_type, name)?;
-                fields(tags::of(id), bytes, object.get_or_insert_with(Map::new), depth + 1)?;
+                let inner = object.get_or_insert_with(Map::new);
+                fields(tags::of(id), bytes, inner, &mut Seen::ALL, depth + 1)?;
             }
             (1, Shape::Boolean) => allows = reader.number(wire_type, name)? != 0,
             (2, Shape::List(item)) => list_items(item, name, &mut reader, wire_type, &mut items, depth)?,

@@ -18,7 +18,8 @@ pub fn message(id: TypeId, object: &Map, out: &mut Vec<u8>) {
 fn fields(tags: &Tags, object: &Map, out: &mut Vec<u8>) {
     for (tag, slot) in tags.iter() {
         match slot {
-            Slot::Field(field) => {
+            Slot::Unknown => {}
+            Slot::Field(field, _) => {
                 if let Some(value) = object.get(&*field.name) {
                     write(&field.shape, tag, value, out);
                 }

@@ -11,6 +11,8 @@ mod partial;
 mod tags;
 pub(crate) mod wire;
 
+use std::borrow::Cow;
+
 use shoal_objects::{Map, Value};
 
 use self::wire::Reader;
@@ -67,15 +69,17 @@ pub enum ProtoError {
     },
 }
 
-/// Reads a body: its apiVersion, its kind and the JSON of the object.
-pub fn decode_request(body: &[u8]) -> Result<(String, String, Value), ProtoError> {
+/// Reads a body: the JSON of the object, with its apiVersion and kind.
+pub fn decode_request(body: &[u8]) -> Result<Value, ProtoError> {
     let (api_version, kind, raw) = unwrap(body)?;
-    let id = type_of(&api_version, &kind)
-        .ok_or_else(|| ProtoError::UnknownKind { api_version: api_version.clone(), kind: kind.clone() })?;
+    let (api_version, kind) = (api_version.into_owned(), kind.into_owned());
+    let Some(id) = type_of(&api_version, &kind) else {
+        return Err(ProtoError::UnknownKind { api_version, kind });
+    };
     let mut object = decode::message(id, raw)?;
-    object.insert("apiVersion".to_owned(), api_version.clone().into());
-    object.insert("kind".to_owned(), kind.clone().into());
-    Ok((api_version, kind, Value::Object(object)))
+    object.insert("apiVersion".to_owned(), api_version.into());
+    object.insert("kind".to_owned(), kind.into());
+    Ok(Value::Object(object))
 }
 
 /// Whether objects of the kind can be written.
@@ -125,9 +129,9 @@ fn type_of(api_version: &str, kind: &str) -> Option<shoal_objects::schema::TypeI
 }
 
 /// Takes the envelope off.
-fn unwrap(body: &[u8]) -> Result<(String, String, &[u8]), ProtoError> {
+fn unwrap(body: &[u8]) -> Result<(Cow<'_, str>, Cow<'_, str>, &[u8]), ProtoError> {
     let mut reader = Reader::new(body.strip_prefix(PREFIX).ok_or(ProtoError::NotProtobuf)?);
-    let (mut api_version, mut kind, mut raw) = (String::new(), String::new(), [].as_slice());
+    let (mut api_version, mut kind, mut raw) = (Cow::Borrowed(""), Cow::Borrowed(""), [].as_slice());
     while let Some((tag, wire_type)) = reader.key()? {
         match tag {
             1 => {
@@ -144,7 +148,7 @@ fn unwrap(body: &[u8]) -> Result<(String, String, &[u8]), ProtoError> {
             3 => {
                 let encoding = reader.text(wire_type, "contentEncoding")?;
                 if !encoding.is_empty() {
-                    return Err(ProtoError::Encoding(encoding));
+                    return Err(ProtoError::Encoding(encoding.into_owned()));
                 }
             }
             _ => reader.skip(wire_type)?,

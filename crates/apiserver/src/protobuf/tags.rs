@@ -6,15 +6,18 @@ use shoal_objects::schema::{Field, TypeId};
 
 use crate::builtin;
 
-/// The fields of a message, sorted by tag.
+/// The fields of a message, each at the index of its tag. Those of Kubernetes are below 50.
 #[derive(Debug, Default)]
-pub struct Tags(Vec<(u32, Slot)>);
+pub struct Tags(Vec<Slot>);
 
 /// What stands behind a tag.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub enum Slot {
-    /// A field of the JSON object.
-    Field(&'static Field),
+    /// Nothing that this version knows.
+    #[default]
+    Unknown,
+    /// A field of the JSON object, and its position among the fields of the type.
+    Field(&'static Field, usize),
     /// A message whose fields stand in the same JSON object.
     Embedded(Tags),
 }
@@ -22,9 +25,10 @@ pub enum Slot {
 static TAGS: LazyLock<Vec<Tags>> = LazyLock::new(|| {
     let of_fields = |fields: &'static [Field]| {
         let mut tags = Tags::default();
-        for field in fields.iter().filter(|field| field.tag != 0) {
-            tags.add(&field.embedded, field);
+        for (position, field) in fields.iter().enumerate().filter(|(_, field)| field.tag != 0) {
+            tags.add(&field.embedded, field, position);
         }
+        tags.0.shrink_to_fit();
         tags
     };
     builtin::types().iter().map(|(_, described)| of_fields(&described.fields)).collect()
@@ -37,23 +41,21 @@ pub fn of(id: TypeId) -> &'static Tags {
 }
 
 impl Tags {
-    fn add(&mut self, path: &[u32], field: &'static Field) {
-        let tag = path.first().copied().unwrap_or(field.tag);
-        let place = self.0.binary_search_by_key(&tag, |(tag, _)| *tag);
-        match (path, place) {
-            ([], Err(at)) => self.0.insert(at, (tag, Slot::Field(field))),
-            ([_, rest @ ..], Ok(at)) => {
-                if let Slot::Embedded(inner) = &mut self.0[at].1 {
-                    inner.add(rest, field);
-                }
-            }
-            ([_, rest @ ..], Err(at)) => {
+    fn add(&mut self, path: &[u32], field: &'static Field, position: usize) {
+        let tag = path.first().copied().unwrap_or(field.tag) as usize;
+        if self.0.len() <= tag {
+            self.0.resize_with(tag + 1, Slot::default);
+        }
+        match (path, &mut self.0[tag]) {
+            ([], slot @ Slot::Unknown) => *slot = Slot::Field(field, position),
+            ([_, rest @ ..], Slot::Embedded(inner)) => inner.add(rest, field, position),
+            ([_, rest @ ..], slot @ Slot::Unknown) => {
                 let mut inner = Tags::default();
-                inner.add(rest, field);
-                self.0.insert(at, (tag, Slot::Embedded(inner)));
+                inner.add(rest, field, position);
+                *slot = Slot::Embedded(inner);
             }
             // Two fields of one tag: the table is wrong, the first one stays.
-            ([], Ok(_)) => {}
+            _ => {}
         }
     }
 
@@ -63,12 +65,12 @@ impl Tags {
     }
 
     /// What stands behind a tag.
-    pub fn get(&self, tag: u32) -> Option<&Slot> {
-        self.0.binary_search_by_key(&tag, |(tag, _)| *tag).ok().map(|at| &self.0[at].1)
+    pub fn get(&self, tag: u32) -> &Slot {
+        self.0.get(tag as usize).unwrap_or(&Slot::Unknown)
     }
 
     /// All tags in order.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Slot)> {
-        self.0.iter().map(|(tag, slot)| (*tag, slot))
+        (0..).zip(&self.0)
     }
 }

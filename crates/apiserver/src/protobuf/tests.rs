@@ -41,7 +41,7 @@ fn body(api_version: &str, kind: &str, message: &Value) -> Vec<u8> {
 }
 
 fn decoded(api_version: &str, kind: &str, message: &Value) -> Value {
-    let (_, _, mut object) = decode_request(&body(api_version, kind, message)).expect(kind);
+    let mut object = decode_request(&body(api_version, kind, message)).expect(kind);
     let id = type_of(api_version, kind).expect(kind);
     let unknown = conform(builtin::types(), id, &mut object).expect(kind);
     assert_eq!(unknown, Vec::<String>::new());
@@ -200,7 +200,7 @@ proptest! {
         let mut object = random::object(id, seed);
         conform(builtin::types(), id, &mut object).expect(kind);
         let body = encode_response(&api_version, kind, &object).expect(kind);
-        let (_, _, mut read) = decode_request(&body).expect(kind);
+        let mut read = decode_request(&body).expect(kind);
         conform(builtin::types(), id, &mut read).expect(kind);
         object["apiVersion"] = api_version.into();
         object["kind"] = kind.into();
@@ -222,7 +222,7 @@ proptest! {
         let mut body = encode_response("v1", "Pod", &object).expect("Pod");
         let at = at.index(body.len());
         body[at] = byte;
-        if let Ok((_, _, mut read)) = decode_request(&body) {
+        if let Ok(mut read) = decode_request(&body) {
             let _ = conform(builtin::types(), id, &mut read);
         }
         let _ = decode_request(&body[..at]);

@@ -1,5 +1,7 @@
 //! The bytes of protobuf: numbers, lengths and field keys.
 
+use std::borrow::Cow;
+
 use super::ProtoError;
 
 const VARINT: u8 = 0;
@@ -22,6 +24,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The number and wire type of the next field, or `None` at the end.
+    #[inline]
     pub fn key(&mut self) -> Result<Option<(u32, u8)>, ProtoError> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -34,8 +37,28 @@ impl<'a> Reader<'a> {
         Ok(Some((tag as u32, wire_type)))
     }
 
+    /// Passes over the key of the next field if it is one more of the same.
+    pub fn repeats(&mut self, tag: u32, wire_type: u8) -> bool {
+        let mut ahead = Reader { rest: self.rest };
+        let same = matches!(ahead.key(), Ok(Some(key)) if key == (tag, wire_type));
+        if same {
+            self.rest = ahead.rest;
+        }
+        same
+    }
+
     /// A number of any width: seven bits a byte, lowest first.
+    #[inline]
     pub fn varint(&mut self) -> Result<u64, ProtoError> {
+        // Most keys, lengths and numbers are small.
+        if let [byte @ ..0x80, rest @ ..] = self.rest {
+            self.rest = rest;
+            return Ok(u64::from(*byte));
+        }
+        self.long_varint()
+    }
+
+    fn long_varint(&mut self) -> Result<u64, ProtoError> {
         let mut value = 0;
         for (index, byte) in self.rest.iter().enumerate().take(10) {
             value |= u64::from(byte & 0x7f) << (7 * index);
@@ -62,6 +85,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The content of a field that has a length: text, bytes, or another message.
+    #[inline]
     pub fn bytes(&mut self, wire_type: u8, field: &str) -> Result<&'a [u8], ProtoError> {
         expect(wire_type, BYTES, field)?;
         let length = usize::try_from(self.varint()?).map_err(|_| ProtoError::Truncated)?;
@@ -71,8 +95,8 @@ impl<'a> Reader<'a> {
     }
 
     /// A text field. What is not UTF-8 is replaced, as it would be when Go writes it as JSON.
-    pub fn text(&mut self, wire_type: u8, field: &str) -> Result<String, ProtoError> {
-        Ok(String::from_utf8_lossy(self.bytes(wire_type, field)?).into_owned())
+    pub fn text(&mut self, wire_type: u8, field: &str) -> Result<Cow<'a, str>, ProtoError> {
+        Ok(lossy(self.bytes(wire_type, field)?))
     }
 
     /// Passes over a field that nobody knows.
@@ -102,11 +126,21 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Text as it is, unless it is not UTF-8. Checking first is much faster than looking for what to replace.
+pub fn lossy(bytes: &[u8]) -> Cow<'_, str> {
+    str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
+}
+
+#[inline]
 fn expect(found: u8, wanted: u8, field: &str) -> Result<(), ProtoError> {
+    if found == wanted { Ok(()) } else { Err(unexpected(found, field)) }
+}
+
+#[cold]
+fn unexpected(found: u8, field: &str) -> ProtoError {
     match found {
-        _ if found == wanted => Ok(()),
-        VARINT | FIXED64 | BYTES | FIXED32 => Err(ProtoError::WireType { found, field: field.to_owned() }),
-        _ => Err(ProtoError::IllegalWireType(found)),
+        VARINT | FIXED64 | BYTES | FIXED32 => ProtoError::WireType { found, field: field.to_owned() },
+        _ => ProtoError::IllegalWireType(found),
     }
 }
 

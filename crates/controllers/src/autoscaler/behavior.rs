@@ -8,13 +8,15 @@ use shoal_objects::Quantity;
 
 use super::usage::Tolerance;
 
-/// Recommendations of so many seconds are regarded before anything is taken away, if nothing else is said.
+/// As the real controller has it.
 const DOWN_WINDOW: i32 = 300;
 const TOLERANCE: f64 = 0.1;
 
 /// What an autoscaler remembers of what it wanted and did.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Memory {
+    /// Recommendations of so many seconds are regarded before anything is taken away, if the autoscaler does not say.
+    down_window: i32,
     /// What metrics alone would have had.
     recommendations: Vec<(Timestamp, i32)>,
     /// Replicas that were added.
@@ -34,7 +36,18 @@ pub struct Limited {
     pub message: &'static str,
 }
 
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory::lasting(DOWN_WINDOW)
+    }
+}
+
 impl Memory {
+    /// One that regards recommendations of so many seconds before anything is taken away.
+    pub fn lasting(down_window: i32) -> Memory {
+        Memory { down_window, recommendations: Vec::new(), ups: Vec::new(), downs: Vec::new() }
+    }
+
     /// Before the first recommendation, what there is counts as one: a restart must not take anything away.
     pub fn begin(&mut self, replicas: i32, now: Timestamp) {
         if self.recommendations.is_empty() {
@@ -97,7 +110,7 @@ pub fn stabilize(
     let window = |rules: Option<&HPAScalingRules>, usual: i32| {
         rules.and_then(|rules| rules.stabilization_window_seconds).unwrap_or(usual)
     };
-    let (slow_up, slow_down) = (window(up(autoscaler), 0), window(down(autoscaler), DOWN_WINDOW));
+    let (slow_up, slow_down) = (window(up(autoscaler), 0), window(down(autoscaler), memory.down_window));
     let longest = [up(autoscaler), down(autoscaler)]
         .into_iter()
         .flatten()

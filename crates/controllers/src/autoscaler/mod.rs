@@ -28,20 +28,39 @@ use crate::scale::{self, Target};
 use crate::time::now;
 use behavior::Memory;
 use plan::{Failed, Found, Measured, Need, Plan};
-use usage::{Goal, Measure, Reading};
+use usage::{Goal, Measure, Reading, Starting};
 
-/// How often each autoscaler looks at its metrics.
-const PERIOD: Duration = Duration::from_secs(15);
+/// Settings, as kube-controller-manager has them.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How often each autoscaler looks at its metrics.
+    pub sync_period: Duration,
+    /// For how long a lower size must have been wanted before anything is taken away, if the autoscaler does not say.
+    pub downscale_stabilization: Duration,
+    /// Since when the CPU usage of a pod says something.
+    pub starting: Starting,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            sync_period: Duration::from_secs(15),
+            downscale_stabilization: Duration::from_secs(300),
+            starting: Starting::default(),
+        }
+    }
+}
 
 /// What all reconciles share.
 struct Shared {
     clock: Clock,
+    options: Options,
     memories: Mutex<HashMap<ObjectKey, Memory>>,
 }
 
 /// The controller.
-pub fn controller(clock: Clock) -> Controller {
-    let shared = Arc::new(Shared { clock, memories: Mutex::default() });
+pub fn controller(clock: Clock, options: Options) -> Controller {
+    let shared = Arc::new(Shared { clock, options, memories: Mutex::default() });
     Controller::of::<HorizontalPodAutoscaler>("horizontal-pod-autoscaler")
         .reads::<Pod>()
         // Its own statuses would make it look far more often than it should.
@@ -62,8 +81,11 @@ async fn reconcile(shared: Arc<Shared>, context: Context<HorizontalPodAutoscaler
         shared.memories.lock().remove(context.key());
         return Ok(Action::done());
     };
-    let mut memory = shared.memories.lock().get(context.key()).cloned().unwrap_or_default();
-    let plan = look(&context, &autoscaler, &mut memory, now(&shared.clock)).await;
+    let window = i32::try_from(shared.options.downscale_stabilization.as_secs()).unwrap_or(i32::MAX);
+    let known = shared.memories.lock().get(context.key()).cloned();
+    let mut memory = known.unwrap_or_else(|| Memory::lasting(window));
+    let moment = (shared.options.starting, now(&shared.clock));
+    let plan = look(&context, &autoscaler, &mut memory, moment).await;
     shared.memories.lock().insert(context.key().clone(), memory);
     for (reason, message) in &plan.warnings {
         context.recorder().warning(&*autoscaler, reason, message.clone());
@@ -71,7 +93,7 @@ async fn reconcile(shared: Arc<Shared>, context: Context<HorizontalPodAutoscaler
     let status = plan.status;
     let set = |autoscaler: &mut HorizontalPodAutoscaler| autoscaler.status = Some(status.clone());
     context.writer().modify_status(context.key(), Some(&*autoscaler), set).await?;
-    Ok(Action::after(PERIOD))
+    Ok(Action::after(shared.options.sync_period))
 }
 
 /// Reads the size and the metrics, and changes the size if that is the outcome.
@@ -79,7 +101,7 @@ async fn look(
     context: &Context<HorizontalPodAutoscaler>,
     autoscaler: &HorizontalPodAutoscaler,
     memory: &mut Memory,
-    now: Timestamp,
+    (starting, now): (Starting, Timestamp),
 ) -> Plan {
     let reference = &autoscaler.spec.scale_target_ref;
     let target = Target {
@@ -95,7 +117,7 @@ async fn look(
     let current = scale.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or_default();
     let selector = scale.status.as_ref().and_then(|status| status.selector.as_deref()).unwrap_or_default();
     let measured = match plan::need(autoscaler, current) {
-        Need::Metrics => measure_all(context, autoscaler, selector, current, now).await,
+        Need::Metrics => measure_all(context, autoscaler, selector, current, (starting, now)).await,
         Need::Disabled | Need::Fixed(..) => Vec::new(),
     };
     let mut plan = plan::plan(autoscaler, current, &measured, memory, now);
@@ -122,11 +144,11 @@ async fn measure_all(
     autoscaler: &HorizontalPodAutoscaler,
     selector: &str,
     current: i32,
-    now: Timestamp,
+    moment: (Starting, Timestamp),
 ) -> Vec<Measured> {
     let mut all = Vec::new();
     for metric in autoscaler.spec.metrics.iter().flatten() {
-        all.push(measure(context, autoscaler, metric, selector, current, now).await);
+        all.push(measure(context, autoscaler, metric, selector, current, moment).await);
     }
     all
 }
@@ -138,7 +160,7 @@ async fn measure(
     metric: &MetricSpec,
     selector: &str,
     current: i32,
-    now: Timestamp,
+    (starting, now): (Starting, Timestamp),
 ) -> Measured {
     let (measure, target, reason) = source(metric)?;
     let resource = measure.resource;
@@ -162,8 +184,8 @@ async fn measure(
         .await
         .map_err(|why| wrap(format!("unable to get metrics for resource {resource}: {why}")))?;
     let pods = context.lister::<Pod>().select_in(namespace, &pods_of);
-    let tolerance = behavior::tolerance(autoscaler);
-    let reading = usage::read(current, &pods, &samples, (measure, goal), tolerance, now).map_err(wrap)?;
+    let rules = (behavior::tolerance(autoscaler), starting);
+    let reading = usage::read(current, &pods, &samples, (measure, goal), rules, now).map_err(wrap)?;
     let name = match goal {
         Goal::Utilization(_) => format!("{resource} resource utilization (percentage of request)"),
         Goal::Average(_) => format!("{resource} resource"),

@@ -8,10 +8,20 @@ use shoal_objects::Quantity;
 
 use crate::pods;
 
-/// For so long after its start a pod's CPU usage says little: it may still be starting.
-const INITIALIZATION_SECONDS: i64 = 300;
-/// A pod that was never ready within this time of its start has never been ready.
-const INITIAL_READINESS_SECONDS: i64 = 30;
+/// Since when the CPU usage of a pod says something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Starting {
+    /// For so many seconds after its start a pod's CPU usage says little: it may still be starting.
+    pub initialization: i64,
+    /// A pod that was never ready within so many seconds of its start has never been ready.
+    pub initial_readiness: i64,
+}
+
+impl Default for Starting {
+    fn default() -> Starting {
+        Starting { initialization: 300, initial_readiness: 30 }
+    }
+}
 
 /// What a pod was measured to use.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -81,14 +91,14 @@ pub fn read(
     pods: &[impl AsRef<Pod>],
     samples: &BTreeMap<String, Sample>,
     (measure, goal): (Measure<'_>, Goal),
-    tolerance: Tolerance,
+    (tolerance, starting): (Tolerance, Starting),
     now: Timestamp,
 ) -> Result<Reading, String> {
     let pods: Vec<&Pod> = pods.iter().map(AsRef::as_ref).collect();
     if pods.is_empty() {
         return Err("no pods returned by selector while calculating replica count".to_owned());
     }
-    let groups = group(&pods, samples, measure, now);
+    let groups = group(&pods, samples, measure, (starting, now));
     if groups.ready.is_empty() {
         return Err("did not receive metrics for targeted pods (pods might be unready)".to_owned());
     }
@@ -161,7 +171,7 @@ fn group<'a>(
     pods: &[&'a Pod],
     samples: &BTreeMap<String, Sample>,
     measure: Measure<'_>,
-    now: Timestamp,
+    (starting, now): (Starting, Timestamp),
 ) -> Groups<'a> {
     let mut groups = Groups { ready: BTreeMap::new(), unready: Vec::new(), missing: Vec::new() };
     for pod in pods {
@@ -175,7 +185,7 @@ fn group<'a>(
         }
         match samples.get(name) {
             None => groups.missing.push(name),
-            Some(sample) if measure.resource == "cpu" && is_starting(pod, sample, now) => {
+            Some(sample) if measure.resource == "cpu" && starting.includes(pod, sample, now) => {
                 groups.unready.push(name);
             }
             Some(sample) => {
@@ -186,17 +196,19 @@ fn group<'a>(
     groups
 }
 
-/// Whether the CPU that a pod uses may be that of its start.
-fn is_starting(pod: &Pod, sample: &Sample, now: Timestamp) -> bool {
-    let started = pod.status.as_ref().and_then(|status| status.start_time.as_ref());
-    let (Some(started), Some(ready)) = (started, pods::condition(pod, "Ready")) else { return true };
-    let started = started.0.as_second();
-    let since = ready.last_transition_time.as_ref().map_or(started, |time| time.0.as_second());
-    let not_ready = ready.status == "False";
-    if started + INITIALIZATION_SECONDS > now.as_second() {
-        return not_ready || sample.at.as_second() < since.saturating_add(sample.window);
+impl Starting {
+    /// Whether the CPU that a pod uses may be that of its start.
+    fn includes(self, pod: &Pod, sample: &Sample, now: Timestamp) -> bool {
+        let started = pod.status.as_ref().and_then(|status| status.start_time.as_ref());
+        let (Some(started), Some(ready)) = (started, pods::condition(pod, "Ready")) else { return true };
+        let started = started.0.as_second();
+        let since = ready.last_transition_time.as_ref().map_or(started, |time| time.0.as_second());
+        let not_ready = ready.status == "False";
+        if started.saturating_add(self.initialization) > now.as_second() {
+            return not_ready || sample.at.as_second() < since.saturating_add(sample.window);
+        }
+        not_ready && started.saturating_add(self.initial_readiness) > since
     }
-    not_ready && started + INITIAL_READINESS_SECONDS > since
 }
 
 /// What pods request, in thousandths.
@@ -273,9 +285,16 @@ mod tests {
 
     fn wanted(count: usize, ready: usize, milli: &[i64], goal: Goal) -> i32 {
         let replicas = i32::try_from(count).unwrap();
-        read(replicas, &pods(count, ready), &samples(milli), (CPU, goal), TOLERANCE, at(10_000))
-            .unwrap()
-            .replicas
+        read(
+            replicas,
+            &pods(count, ready),
+            &samples(milli),
+            (CPU, goal),
+            (TOLERANCE, Starting::default()),
+            at(10_000),
+        )
+        .unwrap()
+        .replicas
     }
 
     #[test]
@@ -300,10 +319,13 @@ mod tests {
         let mut bare = pods(1, 1);
         Arc::make_mut(&mut bare[0]).spec.as_mut().unwrap().containers[0].resources = None;
         let goal = (CPU, Goal::Utilization(50));
-        let error = read(1, &bare, &samples(&[10]), goal, TOLERANCE, at(10_000)).unwrap_err();
+        let error =
+            read(1, &bare, &samples(&[10]), goal, (TOLERANCE, Starting::default()), at(10_000)).unwrap_err();
         assert_eq!(error, "missing request for cpu in container c of Pod p0");
-        assert!(read(1, &pods(1, 1), &samples(&[]), goal, TOLERANCE, at(10_000)).is_err());
+        assert!(
+            read(1, &pods(1, 1), &samples(&[]), goal, (TOLERANCE, Starting::default()), at(10_000)).is_err()
+        );
         let none: [Arc<Pod>; 0] = [];
-        assert!(read(1, &none, &samples(&[1]), goal, TOLERANCE, at(10_000)).is_err());
+        assert!(read(1, &none, &samples(&[1]), goal, (TOLERANCE, Starting::default()), at(10_000)).is_err());
     }
 }

@@ -42,7 +42,7 @@ pub fn controller(clock: Clock, entropy: Entropy) -> Controller {
     Controller::of::<DaemonSet>("daemonset-controller")
         .owns::<Pod>()
         .owns::<ControllerRevision>()
-        .watches::<Pod>(|pod, listers| claim::who_might_adopt(pod, listers, selector))
+        .watches_metadata::<Pod>(|pod, listers| claim::who_might_adopt(pod, listers, selector))
         .watches::<Node>(move |node, listers| nodes.see(node, listers))
         .reconcile(move |context| reconcile(Arc::clone(&shared), context))
 }

@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use shoal_objects::clock::Clock;
 use shoal_runtime::apply::status_code;
+use shoal_runtime::cache::Encoded;
 use shoal_runtime::controller::Listers;
 use shoal_runtime::{Action, Context, Controller, ObjectKey, Result, owner};
 
@@ -26,8 +27,8 @@ pub use rollout::resolve;
 pub fn controller(clock: Clock) -> Controller {
     Controller::of::<Deployment>("deployment-controller")
         .owns::<ReplicaSet>()
-        .watches::<ReplicaSet>(|set, listers| claim::who_might_adopt(set, listers, selector))
-        .watches::<Pod>(who_waits_for)
+        .watches_metadata::<ReplicaSet>(|set, listers| claim::who_might_adopt(set, listers, selector))
+        .watches_metadata::<Pod>(who_waits_for)
         .reconcile(move |context| reconcile(clock.clone(), context))
 }
 
@@ -36,11 +37,10 @@ fn selector(deployment: &Deployment) -> Option<&LabelSelector> {
 }
 
 /// The Deployment that must see a pod gone before it makes new ones.
-fn who_waits_for(pod: &Pod, listers: &Listers) -> Vec<ObjectKey> {
-    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-    let key = |reference: &str| ObjectKey::new(namespace, reference);
-    owner::controller_of(&pod.metadata)
-        .filter(|reference| reference.kind == "ReplicaSet")
+fn who_waits_for(pod: &Encoded, listers: &Listers) -> Vec<ObjectKey> {
+    let key = |reference: &str| ObjectKey::new(pod.namespace(), reference);
+    pod.controller()
+        .filter(|reference| &*reference.kind == "ReplicaSet")
         .and_then(|reference| listers.of::<ReplicaSet>().get(&key(&reference.name)))
         .and_then(|set| owner::controller_of(&set.metadata).map(|reference| key(&reference.name)))
         .filter(|key| {

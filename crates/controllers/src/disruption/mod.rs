@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{Pod, ReplicationController};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use shoal_objects::clock::Clock;
 use shoal_objects::selector::LabelSelector;
+use shoal_runtime::cache::Encoded;
 use shoal_runtime::controller::Listers;
 use shoal_runtime::{Action, Context, Controller, Error, ObjectKey, Result};
 
@@ -31,7 +32,7 @@ struct Shared {
 pub fn controller(clock: Clock) -> Controller {
     let shared = Arc::new(Shared { clock, written: Written::default() });
     Controller::of::<PodDisruptionBudget>("disruption-controller")
-        .watches::<Pod>(who_covers)
+        .watches_metadata::<Pod>(who_covers)
         .reads::<ReplicaSet>()
         .reads::<Deployment>()
         .reads::<StatefulSet>()
@@ -40,12 +41,11 @@ pub fn controller(clock: Clock) -> Controller {
 }
 
 /// Budgets that cover a pod.
-fn who_covers(pod: &Pod, listers: &Listers) -> Vec<ObjectKey> {
-    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-    let budgets = listers.of::<PodDisruptionBudget>().list_in(namespace);
+fn who_covers(pod: &Encoded, listers: &Listers) -> Vec<ObjectKey> {
+    let budgets = listers.of::<PodDisruptionBudget>().list_in(pod.namespace());
     budgets
         .iter()
-        .filter(|budget| selector(budget).is_some_and(|selector| claim::matches(&selector, &pod.metadata)))
+        .filter(|budget| selector(budget).is_some_and(|selector| pod.matches(&selector)))
         .map(|budget| ObjectKey::of(&**budget))
         .collect()
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Pod, Service};
+use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::slices::{hostname, ports_of, reference};
-use crate::pods;
+use crate::brief::Brief;
 
 /// More addresses than this are cut off.
 const MAX_ADDRESSES: usize = 1000;
@@ -40,15 +40,15 @@ pub fn mark_capacity(endpoints: &mut Endpoints, wanted: &Endpoints) {
 }
 
 /// The Endpoints that the Service should have.
-pub fn endpoints(service: &Service, selected: &[impl AsRef<Pod>]) -> Endpoints {
+pub fn endpoints(service: &Service, selected: &[impl AsRef<Brief>]) -> Endpoints {
     let anyway = service.spec.as_ref().and_then(|spec| spec.publish_not_ready_addresses).unwrap_or_default();
     let mut subsets: BTreeMap<String, EndpointSubset> = BTreeMap::new();
     let mut count = 0;
-    let mut pods: Vec<&Pod> = selected.iter().map(AsRef::as_ref).collect();
-    pods.sort_by_key(|pod| pod.metadata.name.clone());
+    let mut pods: Vec<&Brief> = selected.iter().map(AsRef::as_ref).collect();
+    pods.sort_by(|one, other| one.name.cmp(&other.name));
     for pod in pods {
-        let Some(ip) = pod.status.as_ref().and_then(|status| status.pod_ip.clone()) else { continue };
-        if pods::is_finished(pod) || (pod.metadata.deletion_timestamp.is_some() && !anyway) {
+        let Some(ip) = pod.addresses.first().map(ToString::to_string) else { continue };
+        if pod.is_finished() || (pod.deleting && !anyway) {
             continue;
         }
         count += 1;
@@ -67,7 +67,7 @@ pub fn endpoints(service: &Service, selected: &[impl AsRef<Pod>]) -> Endpoints {
         let address = EndpointAddress {
             ip,
             hostname: hostname(service, pod),
-            node_name: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
+            node_name: (!pod.node.is_empty()).then(|| pod.node.to_string()),
             target_ref: Some(reference(pod)),
         };
         let key = serde_json::to_string(&ports).unwrap_or_default();
@@ -75,11 +75,7 @@ pub fn endpoints(service: &Service, selected: &[impl AsRef<Pod>]) -> Endpoints {
             ports: (!ports.is_empty()).then_some(ports),
             ..EndpointSubset::default()
         });
-        let list = if anyway || pods::is_ready(pod) {
-            &mut subset.addresses
-        } else {
-            &mut subset.not_ready_addresses
-        };
+        let list = if anyway || pod.ready { &mut subset.addresses } else { &mut subset.not_ready_addresses };
         list.get_or_insert_default().push(address);
     }
     let mut labels = service.metadata.labels.clone().unwrap_or_default();

@@ -2,7 +2,6 @@
 
 pub mod legacy;
 pub mod mirror;
-mod pace;
 pub mod slices;
 
 use std::sync::Arc;
@@ -10,20 +9,23 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Endpoints, Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use shoal_objects::Map;
 use shoal_objects::entropy::Entropy;
 use shoal_objects::selector::LabelSelector;
 use shoal_runtime::apply::status_code;
+use shoal_runtime::cache::Encoded;
 use shoal_runtime::controller::Listers;
 use shoal_runtime::{Action, Context, Controller, Object, ObjectKey, Result};
 
+use crate::brief::Brief;
+use crate::pace::Pace;
 use crate::pending::Pending;
-use pace::Pace;
 use slices::Plan;
 
 /// How long to wait for the cache to show what was written, if no event comes earlier.
 const CATCH_UP: Duration = Duration::from_secs(1);
+/// Each pod of a large Service adds this much time between two looks.
+const PER_POD: Duration = Duration::from_micros(100);
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// What reconciles that make slices share.
@@ -34,7 +36,7 @@ struct Shared {
 }
 
 fn shared(entropy: Entropy) -> Arc<Shared> {
-    Arc::new(Shared { entropy, pending: Pending::default(), pace: Pace::default() })
+    Arc::new(Shared { entropy, pending: Pending::default(), pace: Pace::new(PER_POD) })
 }
 
 /// Keeps the EndpointSlices of Services.
@@ -42,16 +44,16 @@ pub fn slice_controller(entropy: Entropy) -> Controller {
     let shared = shared(entropy);
     Controller::of::<Service>("endpointslice-controller")
         .owns::<EndpointSlice>()
-        .watches::<Pod>(who_selects)
+        .watches_metadata::<Pod>(who_selects)
         .reads::<Node>()
         .reconcile(move |context| keep_slices(Arc::clone(&shared), context))
 }
 
 /// Keeps the Endpoints of Services.
 pub fn controller() -> Controller {
-    let pace = Arc::new(Pace::default());
+    let pace = Arc::new(Pace::new(PER_POD));
     Controller::of::<Service>("endpoint-controller")
-        .watches::<Pod>(who_selects)
+        .watches_metadata::<Pod>(who_selects)
         .watches::<Endpoints>(|endpoints, _| vec![ObjectKey::of(endpoints)])
         .reconcile(move |context| keep_endpoints(Arc::clone(&pace), context))
 }
@@ -66,22 +68,14 @@ pub fn mirroring_controller(entropy: Entropy) -> Controller {
 }
 
 /// The Services that a pod is behind.
-fn who_selects(pod: &Pod, listers: &Listers) -> Vec<ObjectKey> {
-    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-    let services = listers.of::<Service>().list_in(namespace);
-    services
-        .iter()
-        .filter(|service| selects(service, &pod.metadata))
-        .map(|service| ObjectKey::of(&**service))
-        .collect()
+fn who_selects(pod: &Encoded, listers: &Listers) -> Vec<ObjectKey> {
+    let services = listers.of::<Service>().list_in(pod.namespace());
+    services.iter().filter(|service| selects(service, pod)).map(|service| ObjectKey::of(&**service)).collect()
 }
 
-fn selects(service: &Service, pod: &ObjectMeta) -> bool {
+fn selects(service: &Service, pod: &Encoded) -> bool {
     let Some(selector) = service.spec.as_ref().and_then(|spec| spec.selector.as_ref()) else { return false };
-    let has = |(key, value): (&String, &String)| {
-        pod.labels.as_ref().and_then(|labels| labels.get(key)) == Some(value)
-    };
-    !selector.is_empty() && selector.iter().all(has)
+    !selector.is_empty() && selector.iter().all(|(key, value)| pod.label(key) == Some(value))
 }
 
 /// The selector of a Service that has endpoints by it.
@@ -109,7 +103,7 @@ async fn keep_slices(shared: Arc<Shared>, context: Context<Service>) -> Result<A
     if !shared.pending.is_seen(context.key(), &lister, context.writer()).await? {
         return Ok(Action::after(CATCH_UP));
     }
-    let pods = context.lister::<Pod>().select_in(&context.key().namespace, &selector);
+    let pods = context.lister::<Pod>().brief::<Brief>().select_in(&context.key().namespace, &selector);
     shared.pace.looked(context.key(), pods.len());
     let existing = present(&context, |slice| slices::is_of(slice, &service));
     let nodes = context.lister::<Node>();
@@ -179,7 +173,7 @@ async fn keep_endpoints(pace: Arc<Pace>, context: Context<Service>) -> Result<Ac
     if let Some(wait) = pace.wait(context.key()) {
         return Ok(Action::after(wait));
     }
-    let pods = context.lister::<Pod>().select_in(&context.key().namespace, &selector);
+    let pods = context.lister::<Pod>().brief::<Brief>().select_in(&context.key().namespace, &selector);
     pace.looked(context.key(), pods.len());
     let wanted = legacy::endpoints(&service, &pods);
     let present = lister.get(context.key());

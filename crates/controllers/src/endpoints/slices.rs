@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use k8s_openapi::api::core::v1::{ObjectReference, Pod, Service, ServicePort};
+use k8s_openapi::api::core::v1::{ObjectReference, Service, ServicePort};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use shoal_objects::entropy::Entropy;
 use shoal_runtime::Object;
 
+use crate::brief::Brief;
 use crate::{claim, pods};
 
 /// A slice holds no more endpoints than this.
@@ -64,7 +65,7 @@ impl Groups {
 /// node is.
 pub fn plan(
     service: &Service,
-    selected: &[impl AsRef<Pod>],
+    selected: &[impl AsRef<Brief>],
     existing: &[impl AsRef<EndpointSlice>],
     zone: impl Fn(&str) -> Option<String>,
     entropy: &Entropy,
@@ -172,32 +173,24 @@ fn distribute(endpoints: Vec<Endpoint>, slices: &[&EndpointSlice]) -> Vec<Vec<En
 
 fn endpoints_of(
     service: &Service,
-    pod: &Pod,
+    pod: &Brief,
     zone: impl Fn(&str) -> Option<String>,
 ) -> Vec<(String, Endpoint)> {
-    if pods::is_finished(pod) {
+    if pod.is_finished() {
         return Vec::new();
     }
     let spec = service.spec.as_ref();
-    let status = pod.status.as_ref();
     let anyway = spec.and_then(|spec| spec.publish_not_ready_addresses).unwrap_or_default();
-    let serving = pods::is_ready(pod);
-    let terminating = pod.metadata.deletion_timestamp.is_some();
-    let addresses =
-        status.and_then(|status| status.pod_ips.as_ref()).into_iter().flatten().map(|ip| ip.ip.clone());
-    let mut addresses: Vec<String> = addresses.collect();
-    if addresses.is_empty() {
-        addresses.extend(status.and_then(|status| status.pod_ip.clone()));
-    }
+    let (serving, terminating) = (pod.ready, pod.deleting);
     let hostname = hostname(service, pod);
-    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+    let node = (!pod.node.is_empty()).then(|| pod.node.to_string());
     let zone = node.as_deref().and_then(zone);
     families(service)
         .into_iter()
         .filter_map(|family| {
-            let address = addresses.iter().find(|address| (family == "IPv6") == address.contains(':'))?;
+            let address = pod.addresses.iter().find(|address| (family == "IPv6") == address.contains(':'))?;
             let endpoint = Endpoint {
-                addresses: vec![address.clone()],
+                addresses: vec![address.to_string()],
                 conditions: Some(EndpointConditions {
                     ready: Some(anyway || (serving && !terminating)),
                     serving: Some(serving),
@@ -215,18 +208,17 @@ fn endpoints_of(
 }
 
 /// The name of a pod within a headless Service.
-pub(super) fn hostname(service: &Service, pod: &Pod) -> Option<String> {
-    let spec = pod.spec.as_ref()?;
-    let same = spec.subdomain.is_some() && spec.subdomain == service.metadata.name;
-    spec.hostname.clone().filter(|hostname| same && !hostname.is_empty())
+pub(super) fn hostname(service: &Service, pod: &Brief) -> Option<String> {
+    let same = pod.subdomain.is_some() && pod.subdomain.as_deref() == service.metadata.name.as_deref();
+    pod.hostname.as_deref().filter(|_| same).map(str::to_owned)
 }
 
-pub(super) fn reference(pod: &Pod) -> ObjectReference {
+pub(super) fn reference(pod: &Brief) -> ObjectReference {
     ObjectReference {
         kind: Some("Pod".to_owned()),
-        namespace: pod.metadata.namespace.clone(),
-        name: pod.metadata.name.clone(),
-        uid: pod.metadata.uid.clone(),
+        namespace: Some(pod.namespace.to_string()),
+        name: Some(pod.name.to_string()),
+        uid: Some(pod.uid.to_string()),
         ..ObjectReference::default()
     }
 }
@@ -237,7 +229,7 @@ fn families(service: &Service) -> Vec<String> {
 }
 
 /// The ports of a Service on one pod. A named port that the pod does not have is left out.
-pub(super) fn ports_of(service: &Service, pod: &Pod) -> Vec<EndpointPort> {
+pub(super) fn ports_of(service: &Service, pod: &Brief) -> Vec<EndpointPort> {
     let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
     ports
         .iter()
@@ -252,28 +244,17 @@ pub(super) fn ports_of(service: &Service, pod: &Pod) -> Vec<EndpointPort> {
         .collect()
 }
 
-fn target_port(port: &ServicePort, pod: &Pod) -> Option<i32> {
+fn target_port(port: &ServicePort, pod: &Brief) -> Option<i32> {
     match port.target_port.as_ref() {
         None => Some(port.port),
         Some(IntOrString::Int(0)) => Some(port.port),
         Some(IntOrString::Int(number)) => Some(*number),
         Some(IntOrString::String(name)) => {
-            let spec = pod.spec.as_ref()?;
             let protocol = port.protocol.as_deref().unwrap_or("TCP");
-            let restartable = spec
-                .init_containers
-                .iter()
-                .flatten()
-                .filter(|init| init.restart_policy.as_deref() == Some("Always"));
-            spec.containers
-                .iter()
-                .chain(restartable)
-                .flat_map(|container| container.ports.iter().flatten())
-                .find(|declared| {
-                    declared.name.as_ref() == Some(name)
-                        && declared.protocol.as_deref().unwrap_or("TCP") == protocol
-                })
-                .map(|declared| declared.container_port)
+            let mut declared = pod.ports.iter();
+            declared
+                .find(|declared| *declared.name == **name && *declared.protocol == *protocol)
+                .map(|declared| declared.port)
         }
     }
 }
@@ -318,6 +299,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::brief::Port;
 
     fn service() -> Service {
         serde_json::from_value(json!({
@@ -327,7 +309,7 @@ mod tests {
         .unwrap()
     }
 
-    fn pod(index: usize, ready: bool) -> Arc<Pod> {
+    fn pod(index: usize, ready: bool) -> Arc<Brief> {
         let status = if ready { "True" } else { "False" };
         Arc::new(
             serde_json::from_value(json!({
@@ -342,7 +324,7 @@ mod tests {
 
     fn act(
         service: &Service,
-        pods: &[Arc<Pod>],
+        pods: &[Arc<Brief>],
         existing: &mut Vec<Arc<EndpointSlice>>,
         entropy: &Entropy,
     ) -> usize {
@@ -362,7 +344,7 @@ mod tests {
     fn slices_follow_pods_with_few_writes() {
         let (service, entropy) = (service(), Entropy::seeded(1));
         let mut slices = Vec::new();
-        let none: [Arc<Pod>; 0] = [];
+        let none: [Arc<Brief>; 0] = [];
         assert_eq!(act(&service, &none, &mut slices, &entropy), 1, "an empty slice says: none");
         let mut pods: Vec<_> = (0..250).map(|index| pod(index, true)).collect();
         act(&service, &pods, &mut slices, &entropy);
@@ -384,9 +366,7 @@ mod tests {
             Some(IntOrString::String("web".to_owned()));
         let mut named = (*pod(1, true)).clone();
         assert!(ports_of(&service, &named).is_empty());
-        named.spec.as_mut().unwrap().containers =
-            serde_json::from_value(json!([{"name": "c", "ports": [{"name": "web", "containerPort": 9000}]}]))
-                .unwrap();
+        named.ports = [Port { name: "web".into(), protocol: "TCP".into(), port: 9000 }].into();
         assert_eq!(ports_of(&service, &named)[0].port, Some(9000));
     }
 }

@@ -51,6 +51,14 @@ impl Collector {
         if decision == Decision::Keep {
             return Ok(Action::done());
         }
+        // Most objects have not changed since the cache saw them: then the server need not be asked first.
+        if let Decision::Delete(policy) = decision
+            && let Some(known) = self.known(&object)
+            && may_delete(&known, &owners)
+            && self.delete_known(&object, &known, policy).await?
+        {
+            return Ok(Action::done());
+        }
         let Some(live) = self.live(&object).await? else {
             self.forget(&object.uid);
             return Ok(Action::done());
@@ -111,7 +119,14 @@ impl Collector {
             // The watch has yet to show what the server knows; then it is looked at again.
             return Ok(Action::done());
         }
-        let has = |finalizer: &str| live.finalizers.iter().flatten().any(|present| present == finalizer);
+        // If it has changed since it was read, it perhaps has an owner again.
+        let deleted = self.delete_known(object, live, policy).await?;
+        Ok(if deleted { Action::done() } else { Action::after(SOON) })
+    }
+
+    /// Deletes exactly this version of an object; `false`: there is another by now.
+    async fn delete_known(&self, object: &Identity, known: &ObjectMeta, policy: Policy) -> Result<bool> {
+        let has = |finalizer: &str| known.finalizers.iter().flatten().any(|present| present == finalizer);
         let policy = match policy {
             _ if has(ORPHAN) => PropagationPolicy::Orphan,
             _ if has(FOREGROUND) => PropagationPolicy::Foreground,
@@ -122,21 +137,34 @@ impl Collector {
         let params = DeleteParams {
             propagation_policy: Some(policy),
             preconditions: Some(Preconditions {
-                uid: live.uid.clone(),
-                resource_version: live.resource_version.clone(),
+                uid: known.uid.clone(),
+                resource_version: known.resource_version.clone(),
             }),
             ..DeleteParams::default()
         };
         match self.api(object)?.delete(&object.key.name, &params).await {
-            Ok(_) => Ok(Action::done()),
+            Ok(answer) => {
+                // What depends on it need not wait for the watch, unless it is not gone yet.
+                if answer.is_right() {
+                    self.forget(&object.uid);
+                }
+                Ok(true)
+            }
             Err(kube::Error::Api(status)) if status.code == 404 => {
                 self.forget(&object.uid);
-                Ok(Action::done())
+                Ok(true)
             }
-            // It has changed since it was read: perhaps it has an owner again.
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(Action::after(SOON)),
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// The object as the cache has it, if that is the same one.
+    fn known(&self, object: &Identity) -> Option<ObjectMeta> {
+        self.monitors
+            .read()
+            .known(&object.kind, &object.key)
+            .filter(|known| known.uid.as_deref() == Some(&*object.uid))
     }
 
     async fn forget_owners(&self, object: &Identity, live: &ObjectMeta, gone: &[String]) -> Result<()> {

@@ -10,7 +10,7 @@ use kube::api::DynamicObject;
 use kube::core::PartialObjectMeta;
 use shoal_runtime::cache::{Delta, Encoded, InformerOptions};
 use shoal_runtime::watch::Scope;
-use shoal_runtime::{Informer, Informers, Result};
+use shoal_runtime::{Informer, Informers, ObjectKey, Result};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
@@ -51,6 +51,15 @@ impl Monitors {
                 .by_kind
                 .values()
                 .all(|monitor| monitor.informer.has_synced() || monitor.since.elapsed() > PATIENCE)
+    }
+
+    /// An object as its cache has it.
+    pub fn known(&self, kind: &KindRef, key: &ObjectKey) -> Option<ObjectMeta> {
+        let object = self.by_kind.get(kind)?.informer.lister().meta(key)?;
+        Some(ObjectMeta {
+            resource_version: Some(object.resource_version().to_string()),
+            ..metadata(&object)
+        })
     }
 
     /// How many kinds.

@@ -52,7 +52,7 @@ pub fn controller(clock: Clock, entropy: Entropy) -> Controller {
     let seen = Arc::clone(&shared);
     Controller::of::<Job>("job-controller")
         .owns::<Pod>()
-        .watches::<Pod>(|pod, listers| claim::who_might_adopt(pod, listers, selector))
+        .watches_metadata::<Pod>(|pod, listers| claim::who_might_adopt(pod, listers, selector))
         .watches::<Pod>(move |pod, listers| seen.orphans.see(pod, listers))
         .reconcile(move |context| reconcile(Arc::clone(&shared), context))
 }

@@ -17,7 +17,7 @@ use shoal_runtime::controller::Listers;
 use shoal_runtime::{Action, Context, Controller, ObjectKey, Result};
 use tokio::time::Instant;
 
-use crate::{pods, time};
+use crate::{brief, pods, time};
 use plan::Health;
 use zones::{Counts, Turns};
 
@@ -167,9 +167,8 @@ fn may_evict(shared: &Shared, context: &Context<Node>, node: &Node) -> (Option<b
 /// Nobody shall send requests to pods of a node that is not ready.
 async fn mark_pods_not_ready(shared: &Shared, context: &Context<Node>) -> Result<()> {
     let name = &*context.key().name;
-    for pod in context.lister::<Pod>().list() {
-        let here = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(name);
-        if !here || !pods::is_ready(&pod) {
+    for pod in brief::on_node(&context.lister::<Pod>(), name) {
+        if !pods::is_ready(&pod) {
             continue;
         }
         let now = whole_seconds(time::now(&shared.clock));

@@ -1,6 +1,7 @@
 //! Pods that nobody else removes: of nodes that have vanished, and finished ones when there are too many.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod, PodCondition};
@@ -12,6 +13,7 @@ use shoal_runtime::manager::BoxError;
 use shoal_runtime::{Component, Lister, Manager, ObjectKey, Result, Stop, Writer};
 use tokio::time::Instant;
 
+use crate::brief::Brief;
 use crate::{pods, time};
 
 const NAME: &str = "pod-garbage-collector-controller";
@@ -62,15 +64,12 @@ struct Collector {
 
 impl Collector {
     async fn look(&mut self) -> Result<()> {
-        let all = self.pods.list();
-        let node_of =
-            |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
-        let mut orphans = BTreeMap::<String, Vec<&Pod>>::new();
+        let all = self.pods.brief::<Brief>().list();
+        let mut orphans = BTreeMap::<String, Vec<&Brief>>::new();
         for pod in &all {
-            let node = node_of(pod);
-            if !node.is_empty() && self.nodes.meta(&ObjectKey::cluster(&node)).is_none() {
-                orphans.entry(node).or_default().push(pod);
-            } else if node.is_empty() && pod.metadata.deletion_timestamp.is_some() {
+            if !pod.node.is_empty() && self.nodes.meta(&ObjectKey::cluster(&pod.node)).is_none() {
+                orphans.entry(pod.node.to_string()).or_default().push(pod);
+            } else if pod.node.is_empty() && pod.deleting {
                 self.remove(pod).await?;
             }
         }
@@ -87,8 +86,7 @@ impl Collector {
                 }
             }
         }
-        let finished: Vec<&Pod> =
-            all.iter().map(AsRef::as_ref).filter(|pod| pods::is_finished(pod)).collect();
+        let finished: Vec<&Brief> = all.iter().map(AsRef::as_ref).filter(|pod| pod.is_finished()).collect();
         for pod in surplus(finished, FINISHED) {
             self.remove(pod).await?;
         }
@@ -96,10 +94,8 @@ impl Collector {
     }
 
     /// A pod whose node is gone has ended, even if nobody saw how.
-    async fn fail(&self, pod: &Pod) -> Result<()> {
-        if pods::is_finished(pod) {
-            return Ok(());
-        }
+    async fn fail(&self, pod: &Brief) -> Result<()> {
+        let Some(pod) = self.whole(pod).filter(|pod| !pods::is_finished(pod)) else { return Ok(()) };
         let now = Timestamp::from_second(time::now(&self.clock).as_second()).unwrap_or_default();
         let fail = |pod: &mut Pod| {
             let status = pod.status.get_or_insert_default();
@@ -115,23 +111,27 @@ impl Collector {
                 ..PodCondition::default()
             });
         };
-        self.writer.modify_status(&ObjectKey::of(pod), Some(pod), fail).await?;
+        self.writer.modify_status(&ObjectKey::of(&*pod), Some(&*pod), fail).await?;
         Ok(())
     }
 
-    async fn remove(&self, pod: &Pod) -> Result<()> {
-        self.writer.delete_with(pod, DeleteParams::default().grace_period(0)).await?;
+    async fn remove(&self, pod: &Brief) -> Result<()> {
+        if let Some(pod) = self.whole(pod) {
+            self.writer.delete_with(&*pod, DeleteParams::default().grace_period(0)).await?;
+        }
         Ok(())
+    }
+
+    /// The pod itself, unless it is gone meanwhile.
+    fn whole(&self, pod: &Brief) -> Option<Arc<Pod>> {
+        self.pods.get(&pod.key()).filter(|known| known.metadata.uid.as_deref() == Some(&*pod.uid))
     }
 }
 
 /// The oldest beyond `limit`.
-fn surplus(mut pods: Vec<&Pod>, limit: usize) -> Vec<&Pod> {
+fn surplus(mut pods: Vec<&Brief>, limit: usize) -> Vec<&Brief> {
     let count = pods.len().saturating_sub(limit);
-    pods.sort_by(|a, b| {
-        let age = |pod: &Pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        (age(a), &a.metadata.name).cmp(&(age(b), &b.metadata.name))
-    });
+    pods.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
     pods.truncate(count);
     pods
 }
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn the_oldest_finished_pods_go_first() {
-        let pod = |name: &str, time: &str| -> Pod {
+        let pod = |name: &str, time: &str| -> Brief {
             serde_json::from_value(json!({"metadata": {"name": name, "creationTimestamp": time}})).unwrap()
         };
         let pods = [
@@ -153,10 +153,7 @@ mod tests {
             pod("b", "2024-01-02T00:00:00Z"),
         ];
         let names = |limit| -> Vec<_> {
-            surplus(pods.iter().collect(), limit)
-                .iter()
-                .map(|pod| pod.metadata.name.clone().unwrap())
-                .collect()
+            surplus(pods.iter().collect(), limit).iter().map(|pod| pod.name.to_string()).collect()
         };
         assert_eq!(names(1), ["old", "b"]);
         assert!(names(3).is_empty());

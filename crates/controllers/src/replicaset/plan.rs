@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus};
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::rank;
-use crate::pods::{self, Availability};
+use crate::brief::Brief;
+use crate::pods::Availability;
 
 /// No more pods than this are created or deleted in one go.
 pub const BURST: usize = 500;
@@ -21,13 +21,13 @@ pub enum Plan<'a> {
     /// So many are missing.
     Create(usize),
     /// These are too many.
-    Delete(Vec<&'a Pod>),
+    Delete(Vec<&'a Brief>),
 }
 
 /// What to do, given the pods that the ReplicaSet owns. `related` are all pods of the namespace that belong to
 /// ReplicaSets of the same owner: of those on crowded nodes, ours go first.
-pub fn plan<'a>(set: &ReplicaSet, owned: &'a [impl AsRef<Pod>], related: &[impl AsRef<Pod>]) -> Plan<'a> {
-    let active: Vec<&Pod> = owned.iter().map(AsRef::as_ref).filter(|pod| pods::is_active(pod)).collect();
+pub fn plan<'a>(set: &ReplicaSet, owned: &'a [impl AsRef<Brief>], related: &[impl AsRef<Brief>]) -> Plan<'a> {
+    let active: Vec<&Brief> = owned.iter().map(AsRef::as_ref).filter(|pod| pod.is_active()).collect();
     let wanted = wanted(set);
     if active.len() < wanted {
         return Plan::Create((wanted - active.len()).min(BURST));
@@ -47,7 +47,7 @@ fn wanted(set: &ReplicaSet) -> usize {
 /// The status that the pods give, and when to look again because a pod becomes available by mere time.
 pub fn status(
     set: &ReplicaSet,
-    owned: &[impl AsRef<Pod>],
+    owned: &[impl AsRef<Brief>],
     failure: Option<&Failure>,
     now: Timestamp,
 ) -> (ReplicaSetStatus, Option<Duration>) {
@@ -60,17 +60,16 @@ pub fn status(
     let (mut replicas, mut labelled, mut ready, mut available, mut terminating) = (0, 0, 0, 0, 0);
     let mut again: Option<Duration> = None;
     for pod in owned.iter().map(AsRef::as_ref) {
-        if pods::is_terminating(pod) {
+        if pod.is_terminating() {
             terminating += 1;
         }
-        if !pods::is_active(pod) {
+        if !pod.is_active() {
             continue;
         }
         replicas += 1;
-        let labels = pod.metadata.labels.as_ref();
-        let has = |(key, value): (&String, &String)| labels.and_then(|labels| labels.get(key)) == Some(value);
+        let has = |(key, value): (&String, &String)| pod.label(key) == Some(value);
         labelled += i32::from(template_labels.is_none_or(|wanted| wanted.iter().all(has)));
-        match pods::availability(pod, min_ready, now) {
+        match pod.availability(min_ready, now) {
             Availability::Unready => {}
             Availability::In(left) => {
                 ready += 1;
@@ -152,7 +151,7 @@ mod tests {
         .unwrap()
     }
 
-    fn pod(name: &str, phase: &str, ready_at: Option<i64>) -> Arc<Pod> {
+    fn pod(name: &str, phase: &str, ready_at: Option<i64>) -> Arc<Brief> {
         let mut conditions = Vec::new();
         if let Some(second) = ready_at {
             let time = Timestamp::from_second(second).unwrap().to_string();
@@ -165,7 +164,7 @@ mod tests {
         Arc::new(serde_json::from_value(pod).unwrap())
     }
 
-    const NONE: &[Arc<Pod>] = &[];
+    const NONE: &[Arc<Brief>] = &[];
 
     #[test]
     fn missing_pods_are_created_and_finished_ones_do_not_count() {
@@ -183,8 +182,8 @@ mod tests {
             pod("running", "Running", None),
         ];
         let Plan::Delete(go) = plan(&set(1, 0), &pods, NONE) else { panic!("too many pods") };
-        let names: Vec<_> = go.iter().map(|pod| pod.metadata.name.clone().unwrap()).collect();
-        assert_eq!(names, ["pending", "running"]);
+        let names: Vec<_> = go.iter().map(|pod| pod.name.clone()).collect();
+        assert_eq!(names, ["pending".into(), "running".into()] as [Box<str>; 2]);
     }
 
     #[test]

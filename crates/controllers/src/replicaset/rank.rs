@@ -3,13 +3,9 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::HashMap;
 
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::pods;
-
-/// Users say with this annotation which pods they would rather keep.
-const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+use crate::brief::{Brief, Phase};
 
 /// What a pod is judged by, the ones to go first being the least.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -30,43 +26,35 @@ struct Worth {
 struct Age(Option<Timestamp>);
 
 /// `count` of the active pods, the least useful first.
-pub fn first_to_go<'a>(mut active: Vec<&'a Pod>, related: &[impl AsRef<Pod>], count: usize) -> Vec<&'a Pod> {
+pub fn first_to_go<'a>(
+    mut active: Vec<&'a Brief>,
+    related: &[impl AsRef<Brief>],
+    count: usize,
+) -> Vec<&'a Brief> {
     let mut neighbours: HashMap<&str, usize> = HashMap::new();
-    for pod in related.iter().map(AsRef::as_ref).filter(|pod| pods::is_active(pod)) {
-        *neighbours.entry(node(pod)).or_default() += 1;
+    for pod in related.iter().map(AsRef::as_ref).filter(|pod| pod.is_active()) {
+        *neighbours.entry(&pod.node).or_default() += 1;
     }
     active.sort_by_cached_key(|pod| worth(pod, &neighbours));
     active.truncate(count);
     active
 }
 
-fn node(pod: &Pod) -> &str {
-    pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default()
-}
-
-fn worth(pod: &Pod, neighbours: &HashMap<&str, usize>) -> Worth {
-    let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_deref());
+fn worth(pod: &Brief, neighbours: &HashMap<&str, usize>) -> Worth {
     Worth {
-        assigned: !node(pod).is_empty(),
-        phase: match pods::phase(pod) {
-            "Pending" | "" => 0,
-            "Unknown" => 1,
+        assigned: !pod.node.is_empty(),
+        phase: match pod.phase {
+            Phase::Pending => 0,
+            Phase::Unknown => 1,
             _ => 2,
         },
-        ready: pods::is_ready(pod),
-        cost: deletion_cost(pod),
-        neighbours: Reverse(neighbours.get(node(pod)).copied().unwrap_or_default()),
-        ready_for: Age(pods::ready_since(pod)),
-        restarts: Reverse(
-            statuses.unwrap_or_default().iter().map(|status| status.restart_count).max().unwrap_or_default(),
-        ),
-        age: Age(pod.metadata.creation_timestamp.as_ref().map(|time| time.0)),
+        ready: pod.ready,
+        cost: pod.cost,
+        neighbours: Reverse(neighbours.get(&*pod.node).copied().unwrap_or_default()),
+        ready_for: Age(pod.ready_since),
+        restarts: Reverse(pod.restarts),
+        age: Age(pod.created),
     }
-}
-
-fn deletion_cost(pod: &Pod) -> i32 {
-    let annotations = pod.metadata.annotations.as_ref();
-    annotations.and_then(|annotations| annotations.get(DELETION_COST)?.parse().ok()).unwrap_or_default()
 }
 
 impl Ord for Age {
@@ -93,28 +81,20 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use super::*;
+    use shoal_objects::patch::merge_patch;
 
-    fn pod(name: &str, extra: Value) -> Arc<Pod> {
+    use super::*;
+    use crate::brief::DELETION_COST;
+
+    fn pod(name: &str, extra: Value) -> Arc<Brief> {
         let mut pod = json!({
             "metadata": {"name": name, "creationTimestamp": "2024-01-01T00:00:00Z"},
             "spec": {"nodeName": "n", "containers": []},
             "status": {"phase": "Running", "conditions": [
                 {"type": "Ready", "status": "True", "lastTransitionTime": "2024-01-01T00:00:00Z"}]}
         });
-        merge(&mut pod, extra);
+        merge_patch(&mut pod, &extra).unwrap();
         Arc::new(serde_json::from_value(pod).unwrap())
-    }
-
-    fn merge(into: &mut Value, from: Value) {
-        match (into, from) {
-            (Value::Object(into), Value::Object(from)) => {
-                for (key, value) in from {
-                    merge(into.entry(key).or_insert(Value::Null), value);
-                }
-            }
-            (into, from) => *into = from,
-        }
     }
 
     #[test]
@@ -140,7 +120,7 @@ mod tests {
                 pod("c2", json!({"spec": {"nodeName": "crowded"}})),
             ];
             let go = first_to_go(vec![&usual, &worse], &related, 1);
-            assert_eq!(go[0].metadata.name.as_deref(), Some("worse"), "{why}");
+            assert_eq!(&*go[0].name, "worse", "{why}");
         }
     }
 }

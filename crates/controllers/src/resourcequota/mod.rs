@@ -12,8 +12,9 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use kube::api::{Api, DynamicObject, ListParams};
 use shoal_objects::Quantity;
 use shoal_objects::quantity::Format;
+use shoal_runtime::cache::Encoded;
 use shoal_runtime::controller::Listers;
-use shoal_runtime::{Action, Context, Controller, Object, ObjectKey, Result};
+use shoal_runtime::{Action, Context, Controller, ObjectKey, Result};
 
 use crate::discovery::Discovery;
 use usage::Amounts;
@@ -25,15 +26,14 @@ const AGAIN: Duration = Duration::from_secs(30);
 pub fn controller() -> Controller {
     Controller::of::<ResourceQuota>("resourcequota-controller")
         .field_manager("kube-controller-manager")
-        .watches::<Pod>(quotas_of)
-        .watches::<Service>(quotas_of)
-        .watches::<PersistentVolumeClaim>(quotas_of)
+        .watches_metadata::<Pod>(quotas_of)
+        .watches_metadata::<Service>(quotas_of)
+        .watches_metadata::<PersistentVolumeClaim>(quotas_of)
         .reconcile(reconcile)
 }
 
-fn quotas_of<T: Object>(object: &T, listers: &Listers) -> Vec<ObjectKey> {
-    let namespace = object.meta().namespace.as_deref().unwrap_or_default();
-    let quotas = listers.of::<ResourceQuota>().metas_in(namespace);
+fn quotas_of(object: &Encoded, listers: &Listers) -> Vec<ObjectKey> {
+    let quotas = listers.of::<ResourceQuota>().metas_in(object.namespace());
     quotas.iter().map(|quota| quota.key().clone()).collect()
 }
 

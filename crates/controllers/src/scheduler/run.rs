@@ -196,7 +196,15 @@ impl Loop {
                 self.snapshot.forget_nomination(&pod.key);
                 self.snapshot.place(pod.key.clone(), placed);
                 let claims = self.caches.claims.lister();
-                self.requests.spawn(write::bind(self.client.clone(), pod, node, volumes.waiting, claims));
+                let chosen = self.clock.now();
+                self.requests.spawn(write::bind(
+                    self.client.clone(),
+                    pod,
+                    node,
+                    volumes.waiting,
+                    claims,
+                    chosen,
+                ));
             }
             Err(failure) => self.no_place(&pod, &volumes, &failure, nominated.as_deref()),
         }
@@ -295,11 +303,12 @@ impl Loop {
     fn finish(&mut self, done: Done) {
         match done {
             Done::Told => {}
-            Done::Bound(pod, node) => {
+            Done::Bound(pod, node, chosen) => {
                 self.queue.remove(&pod.key);
                 let message = format!("Successfully assigned {} to {node}", pod.key);
                 let about = write::reference(&pod.key, &pod.uid);
-                self.recorder.record(about, Severity::Normal, "Scheduled", message);
+                // The node may have started the pod before the answer was here: people read events in order.
+                self.recorder.record_at(chosen, about, Severity::Normal, "Scheduled", message);
             }
             Done::Unbound(pod, error) => {
                 tracing::debug!(pod = %pod.key, error, "a pod could not be bound");

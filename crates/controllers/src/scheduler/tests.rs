@@ -31,15 +31,9 @@ fn node(name: &str, extra: Value) -> Arc<Node> {
     Arc::new(serde_json::from_value(node).unwrap())
 }
 
+/// With what `from` says.
 fn merge(into: &mut Value, from: Value) {
-    match (into, from) {
-        (Value::Object(into), Value::Object(from)) => {
-            for (key, value) in from {
-                merge(into.entry(key).or_insert(Value::Null), value);
-            }
-        }
-        (into, from) => *into = from,
-    }
+    shoal_objects::patch::merge_patch(into, &from).unwrap();
 }
 
 /// A pod of namespace `a` with label `app: web` that asks for one CPU.

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolumeClaim, Pod};
 use k8s_openapi::jiff::Timestamp;
 use kube::{Client, Resource};
 use serde_json::{Value, json};
+use shoal_objects::clock;
 use shoal_runtime::cache::Uid;
 use shoal_runtime::client::send_unread;
 use shoal_runtime::{Lister, ObjectKey};
@@ -21,8 +22,8 @@ const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// What came of a request.
 pub(super) enum Done {
-    /// The pod has its node.
-    Bound(Pending, Arc<str>),
+    /// The pod has its node, which was chosen at that time.
+    Bound(Pending, Arc<str>, clock::Timestamp),
     /// It has not.
     Unbound(Pending, String),
     /// Something was told, or could not be.
@@ -55,9 +56,10 @@ pub(super) async fn bind(
     node: Arc<str>,
     waiting: Vec<ObjectKey>,
     claims: Lister<PersistentVolumeClaim>,
+    chosen: clock::Timestamp,
 ) -> Done {
     match try_bind(&client, &pod, &node, &waiting, &claims).await {
-        Ok(()) => Done::Bound(pod, node),
+        Ok(()) => Done::Bound(pod, node, chosen),
         Err(error) => Done::Unbound(pod, error),
     }
 }

@@ -1,5 +1,7 @@
 //! Every namespace has the account that its pods run as.
 
+pub mod tokens;
+
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use shoal_runtime::apply::status_code;

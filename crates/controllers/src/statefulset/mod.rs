@@ -36,7 +36,7 @@ pub fn controller(clock: Clock) -> Controller {
     Controller::of::<StatefulSet>("statefulset-controller")
         .owns::<Pod>()
         .owns::<ControllerRevision>()
-        .watches::<Pod>(|pod, listers| claim::who_might_adopt(pod, listers, selector))
+        .watches_metadata::<Pod>(|pod, listers| claim::who_might_adopt(pod, listers, selector))
         .reads::<PersistentVolumeClaim>()
         .reconcile(move |context| reconcile(Arc::clone(&shared), context))
 }

@@ -11,7 +11,7 @@ use shoal_objects::clock::Clock;
 use shoal_runtime::controller::Listers;
 use shoal_runtime::{Action, Context, Controller, ObjectKey, Result};
 
-use crate::{pods, time};
+use crate::{brief, pods, time};
 use plan::Stay;
 
 /// The longest wait: taints and tolerations may have changed unseen.
@@ -42,13 +42,10 @@ async fn reconcile(clock: Clock, context: Context<Node>) -> Result<Action> {
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
     let now = time::now(&clock);
     let mut again = None;
-    for pod in context.lister::<Pod>().list() {
-        let Some(spec) = pod.spec.as_ref() else { continue };
-        if spec.node_name.as_deref() != Some(&*context.key().name)
-            || pod.metadata.deletion_timestamp.is_some()
-        {
+    for pod in brief::on_node(&context.lister::<Pod>(), &context.key().name) {
+        let Some(spec) = pod.spec.as_ref().filter(|_| pod.metadata.deletion_timestamp.is_none()) else {
             continue;
-        }
+        };
         match plan::stay(&taints, spec.tolerations.as_deref().unwrap_or_default(), now) {
             Stay::ForEver => {}
             Stay::For(left) if left.is_zero() => evict(&context, &pod, now).await?,

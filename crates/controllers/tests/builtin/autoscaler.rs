@@ -20,7 +20,7 @@ async fn start_web() -> Client {
     let client = start(vec![
         deployment::controller(clock.clone()),
         replicaset::controller(clock.clone(), entropy),
-        autoscaler::controller(clock),
+        autoscaler::controller(clock, autoscaler::Options::default()),
     ])
     .await;
     let mut made_of = template("web", "run");

@@ -6,5 +6,6 @@ mod autoscaler;
 mod cluster;
 mod faults;
 mod job;
+mod rollout;
 mod services;
 mod sets;

@@ -7,11 +7,14 @@ pub const STDIN: u8 = 0;
 pub const STDOUT: u8 = 1;
 pub const STDERR: u8 = 2;
 pub const ERROR: u8 = 3;
-const RESIZE: u8 = 4;
+pub const RESIZE: u8 = 4;
 const END: u8 = 255;
 
 /// What this node speaks, the best first.
 pub const PROTOCOLS: [&str; 2] = ["v5.channel.k8s.io", "v4.channel.k8s.io"];
+
+/// The same of SPDY, where newer ones are no different.
+pub const SPDY_PROTOCOLS: [&str; 2] = ["v4.channel.k8s.io", "v5.channel.k8s.io"];
 
 /// What a client says.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,6 +52,11 @@ pub fn said(message: &[u8]) -> Said<'_> {
 /// A message of a stream.
 pub fn message(channel: u8, bytes: &[u8]) -> Vec<u8> {
     [&[channel], bytes].concat()
+}
+
+/// That no more comes on a channel.
+pub fn end(channel: u8) -> [u8; 2] {
+    [END, channel]
 }
 
 /// How a command ended, as clients want to read it.

@@ -17,7 +17,8 @@ pub async fn answer(node: &Node, view: &Arc<View>, container: &str, query: &Quer
     let pod = view.pod.borrow().clone();
     let name = pod.metadata.name.clone().unwrap_or_default();
     let (init, main) = crate::pod::plan::containers(&pod);
-    if !init.iter().chain(main).any(|known| known.name == container) {
+    let extra = crate::pod::plan::ephemeral(&pod);
+    if !init.iter().chain(main).chain(&extra).any(|known| known.name == container) {
         let message = format!("container {container:?} not found in pod {name:?}");
         return text(StatusCode::NOT_FOUND, &message);
     }
@@ -70,7 +71,8 @@ pub async fn answer(node: &Node, view: &Arc<View>, container: &str, query: &Quer
 /// Why a container has no log yet.
 fn waiting(pod: &k8s_openapi::api::core::v1::Pod, container: &str) -> String {
     let status = pod.status.clone().unwrap_or_default();
-    let all = status.init_container_statuses.into_iter().chain(status.container_statuses).flatten();
+    let all = status.init_container_statuses.into_iter().chain(status.container_statuses);
+    let all = all.chain(status.ephemeral_container_statuses).flatten();
     let state = all.into_iter().find(|status| status.name == container).and_then(|status| status.state);
     let reason = state.and_then(|state| state.waiting).and_then(|waiting| waiting.reason);
     match reason.as_deref() {

@@ -4,9 +4,11 @@
 
 mod answer;
 mod channels;
+mod link;
 mod logs;
 mod port_forward;
 mod spdy;
+mod spdy_channels;
 mod stats;
 mod streams;
 mod websocket;
@@ -30,7 +32,8 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::agent::Node;
 use crate::pod::worker::View;
-use answer::{Answer, Query, text};
+pub(crate) use answer::Query;
+use answer::{Answer, text};
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! `/portForward`: connections to a pod's ports, as SPDY streams inside a WebSocket.
+//! `/portForward`: connections to a pod's ports, as SPDY streams, inside a WebSocket or alone.
 //!
 //! For every connection the client opens two streams with one `requestID`: `error`, on which the node tells what went
 //! wrong, and `data`.
@@ -8,43 +8,40 @@ use std::sync::Arc;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
-use hyper::upgrade::Upgraded;
-use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::answer::Answer;
+use super::link::{Link, Sender as Out, accept};
 use super::spdy::{Decoder, Encoder, Frame, data, pong};
-use super::websocket::{Socket, Writer, accept};
 use crate::pod::worker::View;
 
 const PROTOCOL: &str = "SPDY/3.1+portforward.k8s.io";
+const SPDY_PROTOCOL: &str = "portforward.k8s.io";
 /// Pieces that may wait for a slow connection, and connections at once.
 const BACKLOG: usize = 64;
 const CONNECTIONS: usize = 256;
 
-type Out = Writer<TokioIo<Upgraded>>;
-
 pub fn answer(view: &Arc<View>, request: Request<Incoming>) -> Response<Answer> {
     let ip = view.local_ip.clone();
-    accept(request, &[PROTOCOL], move |socket, _| async move {
-        let out = socket.writer();
-        if let Err(error) = forward(socket, &ip).await {
+    accept(request, &[PROTOCOL], &[SPDY_PROTOCOL], move |link| async move {
+        let out = link.sender();
+        if let Err(error) = forward(link, &ip).await {
             tracing::debug!(error, "port-forwarding ended");
         }
         let _ = out.close().await;
     })
 }
 
-async fn forward(mut socket: Socket<TokioIo<Upgraded>>, ip: &str) -> Result<(), String> {
-    let out = socket.writer();
+async fn forward(mut link: Link, ip: &str) -> Result<(), String> {
+    let out = link.sender();
     let (mut decoder, mut encoder) = (Decoder::new(), Encoder::new());
     let mut errors: HashMap<String, u32> = HashMap::new();
     let mut inputs: HashMap<u32, mpsc::Sender<Vec<u8>>> = HashMap::new();
     let mut connections = JoinSet::new();
-    while let Some(message) = socket.read().await.map_err(|e| e.to_string())? {
+    while let Some(message) = link.read().await.map_err(|e| e.to_string())? {
         decoder.push(&message);
         while let Some(frame) = decoder.next()? {
             match frame {

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, Pod};
-use shoal_objects::Quantity;
 
 use super::container::log_path;
 use super::worker::View;
 use crate::addresses::local;
 use crate::agent::Node;
+use crate::dns::resolv_conf;
 use crate::env::{Sources, expand, variables};
 use crate::images::command_line;
 use crate::process::private_dir;
@@ -86,8 +86,6 @@ pub fn specification(
     let of_pod = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
     let of_container = container.security_context.as_ref();
     let id = |own: Option<i64>, shared: Option<i64>| own.or(shared).and_then(|id| u32::try_from(id).ok());
-    let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
-    let memory = limits.and_then(|limits| limits.get("memory")).and_then(|q| Quantity::parse(&q.0).ok());
     let host_network = pod.spec.as_ref().and_then(|spec| spec.host_network) == Some(true);
     let network = Network { pod_ip: local_ip, control: node.launcher.control().to_owned() };
     let network = (!host_network).then_some(network);
@@ -104,7 +102,6 @@ pub fn specification(
         network,
         user: id(of_container.and_then(|c| c.run_as_user), of_pod.and_then(|p| p.run_as_user)),
         group: id(of_container.and_then(|c| c.run_as_group), of_pod.and_then(|p| p.run_as_group)),
-        memory: memory.and_then(|memory| u64::try_from(memory.value()).ok()),
         ..Spec::default()
     };
     Ok((spec, home))
@@ -152,17 +149,8 @@ pub fn write_files(node: &Node, pod: &Pod, view: &View) -> Result<(), String> {
     };
     write("hosts", &hosts)?;
     write("hostname", &format!("{name}\n"))?;
-    let mut resolver = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
-    if let Some(own) = spec.dns_config.filter(|_| spec.dns_policy.as_deref() == Some("None")) {
-        resolver.clear();
-        for server in own.nameservers.iter().flatten() {
-            let _ = writeln!(resolver, "nameserver {server}");
-        }
-        if let Some(searches) = own.searches.filter(|searches| !searches.is_empty()) {
-            let _ = writeln!(resolver, "search {}", searches.join(" "));
-        }
-    }
-    write("resolv.conf", &resolver)
+    let host = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    write("resolv.conf", &resolv_conf(pod, &host, node.directory.dns().as_deref()))
 }
 
 /// What a container wrote for its end, or the last lines of its log if it wants that.

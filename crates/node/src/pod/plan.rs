@@ -67,6 +67,20 @@ pub fn containers(pod: &Pod) -> (&[Container], &[Container]) {
     (init, spec.map(|spec| spec.containers.as_slice()).unwrap_or_default())
 }
 
+/// The pod's ephemeral containers, which `kubectl debug` adds: started once, whatever the others do.
+pub fn ephemeral(pod: &Pod) -> Vec<Container> {
+    let all = pod.spec.as_ref().and_then(|spec| spec.ephemeral_containers.as_deref()).unwrap_or_default();
+    // They have the fields of a container, and one more.
+    let container = |ephemeral| serde_json::from_value(serde_json::to_value(ephemeral).ok()?).ok();
+    all.iter().filter_map(container).collect()
+}
+
+/// The container whose processes an ephemeral container wants to see.
+pub fn target<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
+    let all = pod.spec.as_ref()?.ephemeral_containers.as_deref()?;
+    all.iter().find(|container| container.name == name)?.target_container_name.as_deref()
+}
+
 /// Whether all init containers have done their part; `Err` when one has failed for good.
 pub fn initialized(pod: &Pod, records: &Records) -> Result<bool, String> {
     let (init, main) = containers(pod);
@@ -105,9 +119,16 @@ pub fn plan(pod: &Pod, records: &Records, ending: bool, now: Timestamp) -> Plan 
         || (!main.is_empty()
             && init_state == Ok(true)
             && main.iter().all(|c| record(c).exit().is_some() && !restarts(pod, c, false, record(c))));
+    let extra = ephemeral(pod);
     if is_over {
-        stop_all(&mut plan, init, main, &record);
+        stop_all(&mut plan, init, &[main, &extra].concat(), &record);
         return plan;
+    }
+    for container in &extra {
+        let known = record(container);
+        if !known.is_running() && known.exit().is_none() {
+            start(&mut plan, container, known, now);
+        }
     }
     for container in init {
         let known = record(container);

@@ -139,6 +139,21 @@ impl Record {
         }
     }
 
+    /// Notes that a run goes on which an earlier agent has begun.
+    pub fn resumed(&mut self, id: &str, since: Timestamp, attempt: i32, (started, ready): (bool, bool)) {
+        if let State::Terminated(exit) = &self.state
+            && exit.id != id
+        {
+            self.last = Some(exit.clone());
+        }
+        self.id = id.to_owned();
+        self.restarts = attempt;
+        self.crashes = u32::try_from(attempt).unwrap_or(0);
+        self.started = started;
+        self.ready = ready;
+        self.state = State::Running(since);
+    }
+
     /// Notes that it runs.
     pub fn began(&mut self, id: &str, now: Timestamp, has_startup_probe: bool, has_readiness_probe: bool) {
         self.restarts = self.next_attempt();
@@ -173,7 +188,8 @@ pub fn is_sidecar(container: &Container) -> bool {
 /// What an earlier agent has told about a pod's containers: those that ran then are gone.
 pub fn remembered(pod: &Pod, now: Timestamp) -> Records {
     let Some(status) = &pod.status else { return Records::new() };
-    let all = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+    let all = status.init_container_statuses.iter().chain(&status.container_statuses);
+    let all = all.chain(&status.ephemeral_container_statuses).flatten();
     all.map(|status| (status.name.clone(), remembered_container(status, now))).collect()
 }
 

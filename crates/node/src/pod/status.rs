@@ -9,7 +9,7 @@ use k8s_openapi::jiff;
 use shoal_objects::Timestamp;
 
 use super::condition::{Verdict, closed_gates, condition};
-use super::plan::{containers, initialized, restarts};
+use super::plan::{containers, ephemeral, initialized, restarts};
 use super::record::{Exit, Record, Records, State, is_sidecar};
 
 /// What the node knows beside the containers.
@@ -47,6 +47,8 @@ pub fn status(pod: &Pod, records: &Records, around: &Circumstances, now: Timesta
         init.iter().map(|c| container_status(pod, c, true, true, records, now)).collect();
     let statuses: Vec<ContainerStatus> =
         main.iter().map(|c| container_status(pod, c, false, is_initialized, records, now)).collect();
+    let extra: Vec<ContainerStatus> =
+        ephemeral(pod).iter().map(|c| ephemeral_status(pod, c, records, now)).collect();
 
     let over = matches!(phase, "Succeeded" | "Failed");
     let incomplete: Vec<&str> = init_statuses
@@ -130,6 +132,7 @@ pub fn status(pod: &Pod, records: &Records, around: &Circumstances, now: Timesta
         start_time: old.start_time.or_else(|| Some(time(around.started_at))),
         init_container_statuses: (!init_statuses.is_empty()).then_some(init_statuses),
         container_statuses: (!statuses.is_empty()).then_some(statuses),
+        ephemeral_container_statuses: (!extra.is_empty()).then_some(extra),
         ..PodStatus::default()
     }
 }
@@ -193,6 +196,13 @@ fn container_status(
         resources: container.resources.clone(),
         ..ContainerStatus::default()
     }
+}
+
+/// An ephemeral container is never ready and never starts again, so its end is shown as it is.
+fn ephemeral_status(pod: &Pod, container: &Container, records: &Records, now: Timestamp) -> ContainerStatus {
+    let once = Container { restart_policy: Some("Never".to_owned()), ..container.clone() };
+    let status = container_status(pod, &once, false, true, records, now);
+    ContainerStatus { ready: false, started: None, resources: None, ..status }
 }
 
 /// The state that is shown, and the one before. A container that waits to be started again is shown as waiting.

@@ -13,13 +13,16 @@ use shoal_objects::Timestamp;
 use shoal_runtime::events::Severity;
 use tokio::sync::{mpsc, watch};
 
+use super::adopt::take_over;
 use super::container::{self, Order, Run, log_path};
-use super::plan::{Action, containers, plan};
+use super::plan::{Action, containers, ephemeral, plan, target};
 use super::record::{Exit, Records, State, remembered};
 use super::status::{Circumstances, status};
 use crate::agent::Node;
 use crate::env::Sources;
+use crate::host_ports::{self, HostPorts};
 use crate::images::Unresolved;
+use crate::limits;
 use crate::pod::launch::{self, Refusal};
 use crate::probes::{self, Health};
 use crate::volumes;
@@ -28,6 +31,8 @@ use crate::volumes;
 const RETRY: Duration = Duration::from_secs(2);
 /// How often volumes are compared with the objects they show.
 const REFRESH: i64 = 10;
+/// Why a pod that has too much on the disk is ended.
+const EVICTED: &str = "Evicted";
 /// Logs of runs before the last one are removed.
 const KEPT_LOGS: i32 = 2;
 
@@ -51,6 +56,11 @@ pub enum Event {
         id: String,
         /// What it says.
         health: Health,
+    },
+    /// The pod has too much on the disk.
+    Full {
+        /// What, for people.
+        message: String,
     },
     /// The hook before the end is done.
     Hooked {
@@ -90,11 +100,15 @@ pub struct Worker {
     sender: mpsc::UnboundedSender<Event>,
     places: Option<volumes::Places>,
     tokens: volumes::Tokens,
+    host_ports: Option<HostPorts>,
+    /// Containers of an earlier agent, whose surroundings are not there yet.
+    adopted: Vec<String>,
     /// When volumes are looked at again.
     refresh_at: Option<Timestamp>,
     /// When a run is ended by force.
     kill_at: HashMap<String, Timestamp>,
     probes: HashMap<String, Vec<tokio::task::AbortHandle>>,
+    storage: Option<limits::Watch>,
     told: Option<Value>,
     announced: HashMap<String, i32>,
 }
@@ -116,8 +130,13 @@ impl Worker {
             started_at: now,
             ..Circumstances::default()
         };
-        let records = remembered(&pod, now);
+        let mut records = remembered(&pod, now);
+        let mut adopted = Vec::new();
+        if node.keep_pods {
+            adopted = take_over(&node, &pod, &view, &mut records, &sender);
+        }
         Worker {
+            adopted,
             node,
             pod,
             updates,
@@ -129,9 +148,11 @@ impl Worker {
             sender,
             places: None,
             tokens: volumes::Tokens::new(),
+            host_ports: None,
             refresh_at: None,
             kill_at: HashMap::new(),
             probes: HashMap::new(),
+            storage: None,
             told: None,
             announced: HashMap::new(),
         }
@@ -143,10 +164,10 @@ impl Worker {
             self.pod = self.updates.borrow_and_update().clone();
             let now = self.node.clock.now();
             self.check_deadline(now);
+            let mut retry = !self.surround_adopted().await;
             let ending = self.is_ending();
             let plan = plan(&self.pod, &self.records, ending, now);
             let mut wake_at = plan.wake_at;
-            let mut retry = false;
             let mut finished = false;
             for action in plan.actions {
                 match action {
@@ -157,8 +178,11 @@ impl Worker {
                     Action::Finish => finished = true,
                 }
             }
-            if finished && self.is_gone() {
-                break;
+            if finished {
+                self.storage = None;
+                if self.is_gone() {
+                    break;
+                }
             }
             if !self.tell().await {
                 retry = true;
@@ -202,6 +226,27 @@ impl Worker {
         self.clean_up();
     }
 
+    /// Volumes, ports and probes for containers that were taken over; false if it is to be tried again soon.
+    async fn surround_adopted(&mut self) -> bool {
+        if self.adopted.is_empty() || self.is_ending() {
+            return true;
+        }
+        let Ok(sources) = self.sources().await else { return false };
+        if self.places.is_none() && !self.prepare_volumes(&sources).await {
+            return false;
+        }
+        for name in std::mem::take(&mut self.adopted) {
+            let run = self.view.runs.lock().get(&name).cloned();
+            let (Some(run), Some(container)) = (run, self.find(&name)) else { continue };
+            let is_up = self.records.get(&name).is_some_and(|record| record.started);
+            let mut tasks =
+                probes::watch(&self.pod, &container, &run, &self.view.local_ip, &self.sender, is_up);
+            tasks.extend(limits::memory::watch(&container, &run));
+            self.probes.insert(name, tasks);
+        }
+        true
+    }
+
     fn is_gone(&self) -> bool {
         *self.gone.borrow()
     }
@@ -227,21 +272,28 @@ impl Worker {
         }
     }
 
-    fn find(&self, name: &str) -> Option<(Container, bool)> {
+    fn find(&self, name: &str) -> Option<Container> {
         let (init, main) = containers(&self.pod);
-        let find = |list: &[Container]| list.iter().find(|container| container.name == name).cloned();
-        find(main).map(|c| (c, false)).or_else(|| find(init).map(|c| (c, true)))
+        let known = main.iter().chain(init).find(|container| container.name == name).cloned();
+        known.or_else(|| ephemeral(&self.pod).into_iter().find(|container| container.name == name))
+    }
+
+    /// The field of the pod that a container is in.
+    fn list_of(&self, name: &str) -> &'static str {
+        let (init, main) = containers(&self.pod);
+        let is_in = |list: &[Container]| list.iter().any(|container| container.name == name);
+        match (is_in(main), is_in(init)) {
+            (true, _) => "containers",
+            (_, true) => "initContainers",
+            _ => "ephemeralContainers",
+        }
     }
 
     fn event(&self, container: Option<&str>, severity: Severity, reason: &str, message: impl Into<String>) {
         use kube::Resource as _;
         let mut about = self.pod.object_ref(&());
         if let Some(name) = container {
-            let list = match self.find(name) {
-                Some((_, true)) => "initContainers",
-                _ => "containers",
-            };
-            about.field_path = Some(format!("spec.{list}{{{name}}}"));
+            about.field_path = Some(format!("spec.{}{{{name}}}", self.list_of(name)));
         }
         self.node.recorder.record(about, severity, reason, message);
     }
@@ -261,7 +313,7 @@ impl Worker {
 
     /// Starts a container; false if it is to be tried again soon.
     async fn start(&mut self, name: &str) -> bool {
-        let Some((container, _)) = self.find(name) else { return true };
+        let Some(container) = self.find(name) else { return true };
         let now = self.node.clock.now();
         let image = container.image.clone().unwrap_or_default();
         if let Err(unresolved) = self.node.resolve_image(&image) {
@@ -284,7 +336,7 @@ impl Worker {
         let id = format!("shoal://{}", self.node.entropy.uid().replace('-', ""));
         let made =
             launch::specification(&self.node, &self.pod, &container, &sources, &places, &self.view.dir);
-        let (spec, dir) = match made {
+        let (mut spec, dir) = match made {
             Ok(made) => made,
             Err(Refusal { reason, message }) => {
                 let known = &self.records[name].state;
@@ -295,9 +347,13 @@ impl Worker {
                 return true;
             }
         };
+        let beside = target(&self.pod, name).and_then(|target| self.view.runs.lock().get(target).cloned());
+        spec.beside = beside.and_then(|run| run.namespaces());
         let present = format!("Container image {image:?} already present on machine");
         self.event(Some(name), Severity::Normal, "Pulled", present);
         self.event(Some(name), Severity::Normal, "Created", format!("Created container: {name}"));
+        let cgroup = limits::cgroup(&id, &container);
+        spec.cgroup = cgroup.as_ref().map(|cgroup| cgroup.path().to_owned());
         let order = Order {
             id: id.clone(),
             container: name.to_owned(),
@@ -305,7 +361,10 @@ impl Worker {
             dir,
             log: log_path(&self.view.dir, name, attempt),
             stdin: container.stdin == Some(true),
+            stdin_once: container.stdin_once == Some(true),
             tty: container.tty == Some(true),
+            keep: self.node.keep_pods.then_some(attempt),
+            cgroup,
         };
         let _ = std::fs::remove_file(log_path(&self.view.dir, name, attempt - KEPT_LOGS));
         let started =
@@ -319,7 +378,9 @@ impl Worker {
             Ok(run) => {
                 self.view.runs.lock().insert(name.to_owned(), run.clone());
                 self.event(Some(name), Severity::Normal, "Started", format!("Started container {name}"));
-                let tasks = probes::watch(&self.pod, &container, &run, &self.view.local_ip, &self.sender);
+                let mut tasks =
+                    probes::watch(&self.pod, &container, &run, &self.view.local_ip, &self.sender, false);
+                tasks.extend(limits::memory::watch(&container, &run));
                 self.probes.insert(name.to_owned(), tasks);
                 self.run_post_start(&container, &run);
             }
@@ -355,6 +416,17 @@ impl Worker {
             self.event(None, Severity::Warning, "FailedCreatePodSandBox", error);
             return false;
         }
+        if self.host_ports.is_none() {
+            let wanted = host_ports::wanted(&self.pod, &self.node.host_ip);
+            match HostPorts::open(&wanted, &self.view.local_ip).await {
+                Ok(open) => self.host_ports = Some(open),
+                Err(error) => {
+                    self.event(None, Severity::Warning, "FailedCreatePodSandBox", error);
+                    return false;
+                }
+            }
+        }
+        self.storage = limits::storage::watch(&self.pod, &self.view.dir, &self.sender);
         self.places = Some(prepared.places);
         self.around.prepared = true;
         let now = self.node.clock.now();
@@ -389,7 +461,7 @@ impl Worker {
     }
 
     fn announce_image_back_off(&mut self, name: &str) {
-        let Some((container, _)) = self.find(name) else { return };
+        let Some(container) = self.find(name) else { return };
         let image = container.image.unwrap_or_default();
         let Some(record) = self.records.get_mut(name) else { return };
         if let State::Waiting(reason, message) = &mut record.state {
@@ -430,7 +502,7 @@ impl Worker {
     /// Asks a container to end: first its hook, then a signal; by force when its time is over.
     fn stop(&mut self, name: &str, why: Option<String>, now: Timestamp) {
         let Some(run) = self.view.runs.lock().get(name).cloned() else { return };
-        let Some((container, _)) = self.find(name) else { return };
+        let Some(container) = self.find(name) else { return };
         if let Some(record) = self.records.get_mut(name) {
             record.stopping = true;
         }
@@ -451,6 +523,9 @@ impl Worker {
     }
 
     fn grace(&self) -> i64 {
+        if self.around.rejected.as_ref().is_some_and(|(reason, _)| reason == EVICTED) {
+            return 1;
+        }
         let of_deletion = self.pod.metadata.deletion_grace_period_seconds;
         let of_spec = self.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
         of_deletion.or(of_spec).unwrap_or(30).max(0)
@@ -481,6 +556,11 @@ impl Worker {
     fn note(&mut self, event: Event) {
         match event {
             Event::Ended { container, id, code } => self.note_end(&container, id, code),
+            Event::Full { message } if !self.is_ending() => {
+                self.event(None, Severity::Warning, EVICTED, message.clone());
+                self.around.rejected = Some((EVICTED.to_owned(), message));
+            }
+            Event::Full { .. } => {}
             Event::Hooked { container, id } => {
                 let run = self.view.runs.lock().get(&container).cloned();
                 if let Some(run) = run.filter(|run| run.id == id) {
@@ -496,7 +576,7 @@ impl Worker {
     }
 
     fn note_end(&mut self, name: &str, id: String, code: i32) {
-        self.view.runs.lock().remove(name);
+        let run = self.view.runs.lock().remove(name);
         self.kill_at.remove(name);
         for probe in self.probes.remove(name).into_iter().flatten() {
             probe.abort();
@@ -507,7 +587,11 @@ impl Worker {
             State::Running(since) => Some(since),
             _ => None,
         };
-        let reason = if code == 0 { "Completed" } else { "Error" };
+        let reason = match code {
+            _ if run.is_some_and(|run| run.has_exceeded_memory()) => "OOMKilled",
+            0 => "Completed",
+            _ => "Error",
+        };
         let finished_at = self.node.clock.now();
         record.ended(Exit { code, reason: reason.to_owned(), message, started_at, finished_at, id });
     }
@@ -517,7 +601,7 @@ impl Worker {
         match health {
             Health::Started => {
                 record.started = true;
-                let has_readiness = self.find(name).is_some_and(|(c, _)| c.readiness_probe.is_some());
+                let has_readiness = self.find(name).is_some_and(|c| c.readiness_probe.is_some());
                 if let Some(record) = self.records.get_mut(name) {
                     record.ready = !has_readiness;
                 }

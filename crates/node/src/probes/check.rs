@@ -8,9 +8,10 @@ use http_body_util::{BodyExt as _, Empty};
 use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::{Container, HTTPGetAction, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-use super::grpc;
+use super::{grpc, tls};
 use crate::pod::container::Run;
 
 /// What is checked.
@@ -110,28 +111,19 @@ pub async fn http_get(
     let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
     let scheme = get.scheme.as_deref().unwrap_or("HTTP").to_ascii_lowercase();
     let url = format!("{scheme}://{host}:{port}{path}");
-    if scheme != "http" {
-        return Err(format!("Get {url:?}: this node probes HTTP only; use a TCP or exec probe"));
-    }
     let exchange = async {
         let stream =
             TcpStream::connect((host, port)).await.map_err(|e| format!("dial tcp {host}:{port}: {e}"))?;
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| e.to_string())?;
-        let driver = tokio::spawn(connection);
         let mut request = Request::get(&path).header("host", format!("{host}:{port}"));
         request = request.header("user-agent", "kube-probe/1.36").header("accept", "*/*");
         for header in get.http_headers.iter().flatten() {
             request = request.header(header.name.as_str(), header.value.as_str());
         }
         let request = request.body(Empty::<Bytes>::new()).map_err(|e| e.to_string())?;
-        let response = sender.send_request(request).await.map_err(|e| e.to_string())?;
-        let status = response.status().as_u16();
-        // Read a little, so that simple servers do not complain of a broken connection.
-        let mut body = response.into_body();
-        let _ = body.frame().await;
-        driver.abort();
-        Ok::<u16, String>(status)
+        match scheme.as_str() {
+            "https" => ask(tls::connect(host, stream).await?, request).await,
+            _ => ask(stream, request).await,
+        }
     };
     match tokio::time::timeout(timeout, exchange).await {
         Ok(Ok(status)) if (200..400).contains(&status) => Ok(()),
@@ -140,5 +132,34 @@ pub async fn http_get(
         Err(_) => Err(format!(
             "Get {url:?}: context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
         )),
+    }
+}
+
+/// The status of the answer to a request.
+async fn ask(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    request: Request<Empty<Bytes>>,
+) -> Result<u16, String> {
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| e.to_string())?;
+    let driver = Driver(tokio::spawn(connection).abort_handle());
+    let failed = |e: hyper::Error| match e.is_incomplete_message() || e.is_canceled() {
+        true => "EOF".to_owned(),
+        false => e.to_string(),
+    };
+    let response = sender.send_request(request).await.map_err(failed)?;
+    let status = response.status().as_u16();
+    // Read a little, so that simple servers do not complain of a broken connection.
+    let _ = response.into_body().frame().await;
+    drop(driver);
+    Ok(status)
+}
+
+/// Ends the connection of a request that is given up.
+pub struct Driver(pub tokio::task::AbortHandle);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }

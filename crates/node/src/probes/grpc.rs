@@ -6,6 +6,8 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 
+use super::check::Driver;
+
 const SERVING: u8 = 1;
 
 /// Asks a service whether it serves.
@@ -13,7 +15,7 @@ pub async fn check(ip: &str, port: u16, service: &str) -> Result<(), String> {
     let stream = TcpStream::connect((ip, port)).await.map_err(|e| format!("dial tcp {ip}:{port}: {e}"))?;
     let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
     let (mut sender, connection) = handshake.map_err(|e| e.to_string())?;
-    let driver = tokio::spawn(connection);
+    let _driver = Driver(tokio::spawn(connection).abort_handle());
     let request = Request::post(format!("http://{ip}:{port}/grpc.health.v1.Health/Check"))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
@@ -22,7 +24,6 @@ pub async fn check(ip: &str, port: u16, service: &str) -> Result<(), String> {
         .map_err(|e| e.to_string())?;
     let response = sender.send_request(request).await.map_err(|e| e.to_string())?;
     let body = Limited::new(response.into_body(), 64 * 1024).collect().await.map_err(|e| e.to_string())?;
-    driver.abort();
     let code = body.trailers().and_then(|trailers| trailers.get("grpc-status")).cloned();
     match (code.as_ref().map(|code| code.as_bytes()), status(&body.to_bytes())) {
         (Some(b"0") | None, Some(SERVING)) => Ok(()),

@@ -2,6 +2,7 @@
 
 mod check;
 mod grpc;
+mod tls;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,15 +54,16 @@ impl Tally {
     }
 }
 
-/// Starts the probes of a container that has just started.
+/// Starts the probes of a container. `is_up` says that its startup probe has succeeded, as far as an earlier agent knows.
 pub fn watch(
     pod: &Pod,
     container: &Container,
     run: &Arc<Run>,
     ip: &str,
     events: &mpsc::UnboundedSender<Event>,
+    is_up: bool,
 ) -> Vec<AbortHandle> {
-    let (started, is_started) = watch::channel(container.startup_probe.is_none());
+    let (started, is_started) = watch::channel(is_up || container.startup_probe.is_none());
     let started = Arc::new(started);
     let probes = [
         ("Startup", &container.startup_probe),
@@ -72,7 +74,7 @@ pub fn watch(
     let ip = if host { "127.0.0.1" } else { ip };
     let mut tasks = Vec::new();
     for (name, probe) in probes {
-        let Some(probe) = probe.clone() else { continue };
+        let Some(probe) = probe.clone().filter(|_| !(is_up && name == "Startup")) else { continue };
         let task = Prober {
             name,
             check: Check::of(&probe, container, ip),

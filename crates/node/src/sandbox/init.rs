@@ -23,7 +23,7 @@ pub fn init(path: &str) -> u8 {
                 return START_FAILED;
             }
             let code = settle::tend(&child);
-            if !namespaces {
+            if !namespaces || spec.beside.is_some() {
                 kill_orphans();
             }
             code
@@ -44,14 +44,9 @@ fn start(spec: &Spec, namespaces: bool) -> Result<Child, String> {
         let _ = rustix::system::sethostname(spec.hostname.as_bytes());
         mounts::build(spec, &myself)?;
         program = SELF_PATH.into();
-    } else {
-        rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1)).map_err(|e| e.to_string())?;
     }
-    if let Some(memory) = spec.memory {
-        use rustix::process::{Resource, Rlimit, setrlimit};
-        // Address space is more than memory: programs reserve much that they never use.
-        let limit = Some(memory.saturating_mul(4).max(1 << 30));
-        let _ = setrlimit(Resource::As, Rlimit { current: limit, maximum: limit });
+    if !namespaces || spec.beside.is_some() {
+        rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1)).map_err(|e| e.to_string())?;
     }
     let prefix: Vec<String> = std::env::args().skip(1).take_while(|argument| argument != "init").collect();
     let enter = Entering { program: &program, prefix: &prefix, namespaces };
@@ -111,7 +106,7 @@ pub fn command(
     })
 }
 
-/// Without a namespace, what the command left behind has become ours.
+/// Without a pid namespace of its own, what the command left behind has become ours.
 fn kill_orphans() {
     use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
     let me = std::process::id();

@@ -21,6 +21,7 @@ pub fn join(path: &str) -> u8 {
 }
 
 fn start(join: &Join) -> Result<u8, String> {
+    super::enter_cgroup(join.cgroup.as_ref())?;
     let own = std::env::current_exe().map_err(|e| e.to_string())?;
     let mut program = own.as_path();
     let mut supervisor = None;

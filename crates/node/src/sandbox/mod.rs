@@ -8,11 +8,13 @@
 //! ```
 //!
 //! `run` dies with the agent, `init` dies with `run`, and with pid 1 the kernel ends everything in the namespace. So nothing
-//! outlives the agent, whatever it forks.
+//! outlives the agent, whatever it forks; unless it is asked to ([`Keep`]): then `run` stays, supervises, holds the
+//! outputs, and writes down how the container ended.
 
 mod enter;
 mod init;
 mod join;
+mod life;
 mod mounts;
 mod network;
 mod report;
@@ -25,6 +27,7 @@ use std::process::ExitCode;
 
 use serde::{Deserialize, Serialize};
 
+pub use life::Life;
 pub use network::Network;
 pub use report::{Report, send as send_report};
 pub use settle::exit_code;
@@ -70,8 +73,21 @@ pub struct Spec {
     pub group: Option<u32>,
     /// Its address, if it has one of its own.
     pub network: Option<Network>,
-    /// Bytes of memory that each process may have.
-    pub memory: Option<u64>,
+    /// The cgroup it runs in.
+    pub cgroup: Option<PathBuf>,
+    /// The first process of a container whose processes it sees and shares, as ephemeral containers may.
+    pub beside: Option<i32>,
+    /// What it needs to outlive the agent, if it does.
+    pub keep: Option<Keep>,
+}
+
+/// What a container needs that outlives its agent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Keep {
+    /// File of its life.
+    pub life: PathBuf,
+    /// Its outputs, held open so that nothing breaks while no agent reads them.
+    pub pipes: Vec<PathBuf>,
 }
 
 /// A file or directory of the host that is seen in the container.
@@ -108,6 +124,8 @@ pub struct Join {
     pub user: Option<u32>,
     /// As of [`Spec`].
     pub group: Option<u32>,
+    /// As of [`Spec`].
+    pub cgroup: Option<PathBuf>,
 }
 
 /// Runs a stage; `arguments` are what follows the hidden subcommand.
@@ -124,6 +142,13 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
         }
     };
     ExitCode::from(code)
+}
+
+/// Moves this process, and so all that it starts.
+fn enter_cgroup(cgroup: Option<&PathBuf>) -> Result<(), String> {
+    let Some(cgroup) = cgroup else { return Ok(()) };
+    std::fs::write(cgroup.join("cgroup.procs"), "0")
+        .map_err(|e| format!("cannot enter the container's cgroup: {e}"))
 }
 
 /// What the stages say for themselves goes where the command's errors go.

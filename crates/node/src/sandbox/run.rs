@@ -1,12 +1,16 @@
 //! The first stage: namespaces.
 
+use std::fs::File;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::Command;
 
-use rustix::process::{getgid, getuid};
-use rustix::thread::UnshareFlags;
+use rustix::fs::OFlags;
+use rustix::process::{Pid, PidfdFlags, getgid, getuid, pidfd_open};
+use rustix::thread::{ThreadNameSpaceType, UnshareFlags, move_into_thread_name_spaces};
 
 use super::network::Supervisor;
-use super::{Report, START_FAILED, Spec, complain, send_report, settle};
+use super::{Keep, Report, START_FAILED, Spec, complain, life, send_report, settle};
 
 /// Makes the namespaces and starts `init` in them; without them, if the system forbids them and the pod can do without.
 pub fn run(path: &str) -> u8 {
@@ -29,14 +33,43 @@ pub fn run(path: &str) -> u8 {
     }
 }
 
+/// What the stage of a container holds that outlives its agent.
+struct Held {
+    life: File,
+    _pipes: Vec<File>,
+}
+
+impl Held {
+    fn open(keep: &Keep) -> std::io::Result<Held> {
+        // Away from the terminal and the signals of who started the agent.
+        let _ = rustix::process::setsid();
+        // Without waiting for somebody who writes.
+        let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
+        let open = |path| std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path);
+        let pipes = keep.pipes.iter().map(open).collect::<std::io::Result<_>>()?;
+        Ok(Held { life: life::begin(&keep.life)?, _pipes: pipes })
+    }
+}
+
 fn start(spec: &Spec, path: &str) -> Result<u8, String> {
-    let isolated = isolate(getuid().as_raw(), getgid().as_raw(), 0, 0);
+    // First: later, paths lead elsewhere.
+    let held = spec.keep.as_ref().map(Held::open).transpose().map_err(|e| format!("cannot be kept: {e}"))?;
+    super::enter_cgroup(spec.cgroup.as_ref())?;
+    let isolated = match spec.beside {
+        Some(other) => enter(other, ThreadNameSpaceType::USER),
+        None => isolate(getuid().as_raw(), getgid().as_raw(), 0, 0),
+    };
     // Between the two: new users need a single thread, and after new pids no thread can be made.
     let supervisor = spec.network.clone().and_then(|network| Supervisor::new(network).ok());
-    let isolated =
-        isolated.and_then(|()| unshare(UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWUTS));
+    let isolated = isolated.and_then(|()| match spec.beside {
+        Some(other) => enter(other, ThreadNameSpaceType::PROCESS_ID)
+            .and_then(|()| unshare(UnshareFlags::NEWNS | UnshareFlags::NEWUTS)),
+        None => unshare(UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWUTS),
+    });
     // After the change of credentials, which may reset it.
-    settle::die_with_parent(Some(spec.agent))?;
+    if held.is_none() {
+        settle::die_with_parent(Some(spec.agent))?;
+    }
     let mode = match isolated {
         Ok(()) => "init",
         Err(why) if spec.needs_mounts => {
@@ -66,7 +99,20 @@ fn start(spec: &Spec, path: &str) -> Result<u8, String> {
         .env("SHOAL_NAMESPACES", namespaces)
         .spawn()
         .map_err(|e| format!("cannot start the container's first process: {e}"))?;
-    Ok(settle::tend(&child))
+    let code = settle::tend(&child);
+    if let Some(held) = held {
+        // Nobody is there to be told that this cannot be written.
+        let _ = life::end(&held.life, code);
+    }
+    Ok(code)
+}
+
+/// Joins a namespace of another container's first process.
+fn enter(other: i32, kind: ThreadNameSpaceType) -> Result<(), String> {
+    let gone = |e: rustix::io::Errno| format!("the target container is not running: {e}");
+    let pid = Pid::from_raw(other).ok_or("the target container is not running")?;
+    let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(gone)?;
+    move_into_thread_name_spaces(pidfd.as_fd(), kind).map_err(gone)
 }
 
 /// Leaves what is shared with others.

@@ -13,6 +13,7 @@ use serde_json::Value;
 use shoal_objects::Clock;
 use shoal_runtime::client::send_unread;
 use shoal_runtime::manager::{BoxError, Stop};
+use shoal_runtime::{Lister, ObjectKey};
 
 use super::node;
 use super::options::Options;
@@ -33,6 +34,7 @@ pub(super) struct Heart {
     pub(super) client: Client,
     pub(super) clock: Clock,
     pub(super) options: Options,
+    pub(super) nodes: Lister<Node>,
 }
 
 impl Heart {
@@ -76,9 +78,15 @@ impl Heart {
     }
 
     async fn beat(&self, index: u32, round: u64) {
+        let key = ObjectKey::cluster(&self.options.name(index));
+        if super::is_dead(&self.nodes, &key) {
+            return;
+        }
         self.renew(index).await;
-        if (round + u64::from(index)) % STATUS_EVERY == STATUS_EVERY - 1 {
-            self.tell_status(index).await;
+        // One that was taken for dead says at once that it is not.
+        let doubted = self.nodes.meta(&key).is_some() && !super::is_ready(&self.nodes, &key);
+        if doubted || (round + u64::from(index)) % STATUS_EVERY == STATUS_EVERY - 1 {
+            self.tell_status(index, doubted).await;
         }
     }
 
@@ -138,9 +146,14 @@ impl Heart {
         }
     }
 
-    async fn tell_status(&self, index: u32) {
-        let name = self.options.name(index);
-        let body = node::heartbeat(&self.options, index, self.clock.now()).to_string().into_bytes();
+    /// `anew`: what was said of the node in its absence is over now.
+    async fn tell_status(&self, index: u32, anew: bool) {
+        let (name, now) = (self.options.name(index), self.clock.now());
+        let told = match anew {
+            true => serde_json::json!({"status": node::status(&self.options, index, now)}),
+            false => node::heartbeat(&self.options, index, now),
+        };
+        let body = told.to_string().into_bytes();
         let path = format!("{}/{name}/status", Node::url_path(&(), None));
         let sent = match merge_patch(&path, "application/strategic-merge-patch+json", body) {
             Ok(patch) => send_unread(&self.client, patch).await,

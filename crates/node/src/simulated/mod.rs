@@ -8,6 +8,7 @@ pub mod node;
 pub mod options;
 pub mod pod;
 pub mod status;
+pub mod usage;
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -16,14 +17,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::Request;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Resource;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use shoal_objects::Clock;
 use shoal_runtime::client::send_unread;
 use shoal_runtime::reconcile::class_of;
-use shoal_runtime::{Action, Component, Context, Controller, Error, Manager, ObjectKey, Result, worker};
+use shoal_runtime::{
+    Action, Component, Context, Controller, Error, Lister, Manager, ObjectKey, Result, worker,
+};
 use tokio::time::Instant;
 
 pub use options::Options;
@@ -34,6 +37,8 @@ use pod::{Stage, Step};
 
 /// Pods that are worked on at one time: their writes wait for the server, not for a processor.
 const AT_ONCE: usize = 64;
+/// Until pods of a node that counts as not ready are looked at again.
+const NODE_PAUSE: Duration = Duration::from_secs(1);
 
 /// What all reconciles share.
 struct Shared {
@@ -55,7 +60,12 @@ struct Addresses {
 pub fn add(manager: &mut Manager, options: Options) {
     let registered = Arc::new(AtomicBool::new(false));
     let (tell, asked) = (registered.clone(), registered);
-    let heart = Heart { client: manager.client(), clock: manager.clock().clone(), options: options.clone() };
+    let heart = Heart {
+        client: manager.client(),
+        clock: manager.clock().clone(),
+        options: options.clone(),
+        nodes: manager.informers().of::<Node>().lister(),
+    };
     manager.add(
         Component::new("simulated-nodes", move |stop| {
             heart.run(stop, move || tell.store(true, Ordering::Release))
@@ -71,6 +81,7 @@ pub fn controller(clock: Clock, options: Options) -> Controller {
     let shared = Arc::new(Shared { clock, options, addresses: Mutex::default(), since: Mutex::default() });
     Controller::of::<Pod>("simulated-kubelet")
         .field_manager("kubelet")
+        .reads::<Node>()
         .worker_settings(worker::Settings { max_concurrent: AT_ONCE, ..worker::Settings::default() })
         .reconcile(move |context| reconcile(Arc::clone(&shared), context))
 }
@@ -87,7 +98,16 @@ async fn reconcile(shared: Arc<Shared>, context: Context<Pod>) -> Result<Action>
     };
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
     let Some(index) = shared.options.index(node) else { return Ok(Action::done()) };
+    let nodes = context.lister::<Node>();
+    let key = ObjectKey::cluster(node);
+    if is_dead(&nodes, &key) {
+        return Ok(Action::after(NODE_PAUSE));
+    }
     let stage = pod::stage(&pod);
+    if pod::was_doubted(&pod, stage) && !is_ready(&nodes, &key) {
+        // Whoever says that the node is not ready would say the same of the pod again.
+        return Ok(Action::after(NODE_PAUSE));
+    }
     let since = shared.since(context.key(), &pod, stage);
     let address = shared.address(&context, &pod, stage, index);
     match pod::next(&pod, &shared.options, since, address.pair(), shared.clock.now()) {
@@ -150,6 +170,18 @@ async fn remove(context: &Context<Pod>, pod: &Pod) -> Result<(), kube::Error> {
         .body(body.into_bytes())
         .map_err(kube::Error::HttpError)?;
     send_unread(context.client(), request).await
+}
+
+/// Whether someone has let the machine die.
+fn is_dead(nodes: &Lister<Node>, node: &ObjectKey) -> bool {
+    nodes.meta(node).is_some_and(|node| node.label(options::DEAD).is_some())
+}
+
+/// Whether the cluster believes that the node is there.
+fn is_ready(nodes: &Lister<Node>, node: &ObjectKey) -> bool {
+    let node = nodes.get(node);
+    let conditions = node.as_ref().and_then(|node| node.status.as_ref()?.conditions.as_deref());
+    conditions.unwrap_or_default().iter().any(|told| told.type_ == "Ready" && told.status == "True")
 }
 
 fn address_of(pod: &Pod) -> Option<&str> {

@@ -15,6 +15,13 @@ pub const RUN_FOR: &str = "simulated.shoal.dev/run-for";
 pub const EXIT_CODE: &str = "simulated.shoal.dev/exit-code";
 /// A pod says with this annotation why it never starts, as in `ErrImagePull`.
 pub const WAITING: &str = "simulated.shoal.dev/waiting";
+/// A Node says with this label that its machine has died: it renews nothing, and its pods are left as they are.
+pub const DEAD: &str = "simulated.shoal.dev/dead";
+
+/// A pod says with this annotation how much CPU it uses, as in `250m`.
+pub const CPU_USAGE: &str = "simulated.shoal.dev/cpu-usage";
+/// A pod says with this annotation how much memory it uses, as in `64Mi`.
+pub const MEMORY_USAGE: &str = "simulated.shoal.dev/memory-usage";
 
 /// The code of containers that fail by the rate of failures.
 const FAILED: i32 = 1;
@@ -43,6 +50,8 @@ pub struct Options {
     pub stop_delay: Duration,
     /// Which part of all starts ends in a failure, from 0 to 1.
     pub failure_rate: f64,
+    /// Which part of their requests pods use, if they do not say it.
+    pub usage: f64,
 }
 
 impl Default for Options {
@@ -63,6 +72,7 @@ impl Default for Options {
             job_duration: Duration::from_secs(1),
             stop_delay: Duration::ZERO,
             failure_rate: 0.0,
+            usage: 0.5,
         }
     }
 }
@@ -133,7 +143,7 @@ impl Options {
     }
 }
 
-fn annotation<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
+pub(super) fn annotation<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
     pod.metadata.annotations.as_ref()?.get(name).map(String::as_str)
 }
 

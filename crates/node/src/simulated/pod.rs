@@ -128,12 +128,17 @@ pub fn next(
     }
 }
 
-/// A running pod whose readiness gates say something else than its status.
+/// A running pod whose readiness gates say something else than its status. The status of one without gates is wrong
+/// after its node was taken for dead.
 fn gates(pod: &Pod, stage: Stage, now: Timestamp) -> Option<Step> {
     let Stage::Running(restarts) = stage else { return None };
-    let gated = pod.spec.as_ref().is_some_and(|spec| spec.readiness_gates.is_some());
-    (gated && status::ready(pod) != status::gates_hold(pod))
+    (status::ready(pod) != status::gates_hold(pod))
         .then(|| Step::Write(status::patch(pod, Containers::Running { restarts }, None, now)))
+}
+
+/// Whether someone else has said of a running pod that it is not ready.
+pub fn was_doubted(pod: &Pod, stage: Stage) -> bool {
+    matches!(stage, Stage::Running(_)) && !status::ready(pod) && status::gates_hold(pod)
 }
 
 #[cfg(test)]
@@ -257,6 +262,17 @@ mod tests {
         assert_eq!(step(&running, 9), Step::Nothing);
         let gate = serde_json::from_value(json!({"type": "example.com/up", "status": "True"})).unwrap();
         running.status.as_mut().unwrap().conditions.as_mut().unwrap().push(gate);
+        assert!(status::ready(&after(&running, &step(&running, 9))));
+    }
+
+    #[test]
+    fn what_others_say_of_a_pod_that_runs_is_put_right() {
+        let new = pod(json!({}), json!({"phase": "Pending"}));
+        let mut running = after(&new, &step(&new, 0));
+        assert_eq!(step(&running, 9), Step::Nothing);
+        let conditions = running.status.as_mut().unwrap().conditions.as_mut().unwrap();
+        conditions.iter_mut().find(|told| told.type_ == "Ready").unwrap().status = "False".to_owned();
+        assert!(was_doubted(&running, stage(&running)));
         assert!(status::ready(&after(&running, &step(&running, 9))));
     }
 }

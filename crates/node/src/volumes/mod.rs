@@ -67,6 +67,15 @@ pub async fn prepare(
     Ok(prepared)
 }
 
+fn own_place(dir: &Path, kind: &str, volume: &str) -> PathBuf {
+    dir.join(format!("kubernetes.io~{kind}")).join(volume)
+}
+
+/// Where an emptyDir is among a pod's volumes in `dir`.
+pub fn empty_dir(dir: &Path, volume: &str) -> PathBuf {
+    own_place(dir, "empty-dir", volume)
+}
+
 async fn place(
     client: &Client,
     pod: &Pod,
@@ -75,9 +84,7 @@ async fn place(
     dir: &Path,
     tokens: &BTreeMap<String, String>,
 ) -> Result<PathBuf, String> {
-    let own = |kind: &str| {
-        private_dir(&dir.join(format!("kubernetes.io~{kind}")).join(&volume.name)).map_err(|e| e.to_string())
-    };
+    let own = |kind: &str| private_dir(&own_place(dir, kind, &volume.name)).map_err(|e| e.to_string());
     if volume.empty_dir.is_some() {
         let place = own("empty-dir")?;
         open_to_all(&place)?;

@@ -46,48 +46,53 @@ fn chosen(
     Ok(payload)
 }
 
-fn of_config_map(
-    name: &str,
-    items: Option<&[KeyToPath]>,
+/// What a volume wants of an object.
+struct Wanted<'a> {
+    name: &'a str,
+    items: Option<&'a [KeyToPath]>,
     default_mode: Option<i32>,
-    optional: bool,
-    sources: &Sources,
-) -> Result<Payload, String> {
-    let Some(map) = sources.config_maps.get(name) else {
-        return if optional { Ok(Payload::new()) } else { Err(format!("configmap {name:?} not found")) };
-    };
-    let mut data: BTreeMap<String, Vec<u8>> = BTreeMap::new();
-    data.extend(map.data.iter().flatten().map(|(key, value)| (key.clone(), value.clone().into_bytes())));
-    data.extend(map.binary_data.iter().flatten().map(|(key, value)| (key.clone(), value.0.clone())));
-    chosen(&data, items, default_mode, optional, "config")
+    optional: Option<bool>,
 }
 
-fn of_secret(
-    name: &str,
-    items: Option<&[KeyToPath]>,
-    default_mode: Option<i32>,
-    optional: bool,
-    sources: &Sources,
-) -> Result<Payload, String> {
-    let Some(secret) = sources.secrets.get(name) else {
-        return if optional { Ok(Payload::new()) } else { Err(format!("secret {name:?} not found")) };
-    };
-    let data: BTreeMap<String, Vec<u8>> =
-        secret.data.iter().flatten().map(|(key, value)| (key.clone(), value.0.clone())).collect();
-    chosen(&data, items, default_mode, optional, "secret")
+impl Wanted<'_> {
+    /// The files, if there is such an object. `kind` is what it is called, `of` what its keys are.
+    fn from(&self, data: Option<BTreeMap<String, Vec<u8>>>, kind: &str, of: &str) -> Result<Payload, String> {
+        let optional = self.optional == Some(true);
+        match data {
+            Some(data) => chosen(&data, self.items, self.default_mode, optional, of),
+            None if optional => Ok(Payload::new()),
+            None => Err(format!("{kind} {:?} not found", self.name)),
+        }
+    }
+}
+
+fn of_config_map(wanted: &Wanted<'_>, sources: &Sources) -> Result<Payload, String> {
+    let data = sources.config_maps.get(wanted.name).map(|map| {
+        let texts = map.data.iter().flatten();
+        let texts = texts.map(|(key, value)| (key.clone(), value.clone().into_bytes()));
+        let bytes = map.binary_data.iter().flatten().map(|(key, value)| (key.clone(), value.0.clone()));
+        texts.chain(bytes).collect()
+    });
+    wanted.from(data, "configmap", "config")
+}
+
+fn of_secret(wanted: &Wanted<'_>, sources: &Sources) -> Result<Payload, String> {
+    let data = sources.secrets.get(wanted.name).map(|secret| {
+        secret.data.iter().flatten().map(|(key, value)| (key.clone(), value.0.clone())).collect()
+    });
+    wanted.from(data, "secret", "secret")
 }
 
 pub fn config_map(source: &ConfigMapVolumeSource, sources: &Sources) -> Result<Payload, String> {
-    let optional = source.optional == Some(true);
-    let payload =
-        of_config_map(&source.name, source.items.as_deref(), source.default_mode, optional, sources)?;
-    checked(payload)
+    let (items, default_mode) = (source.items.as_deref(), source.default_mode);
+    let wanted = Wanted { name: &source.name, items, default_mode, optional: source.optional };
+    checked(of_config_map(&wanted, sources)?)
 }
 
 pub fn secret(source: &SecretVolumeSource, sources: &Sources) -> Result<Payload, String> {
     let name = source.secret_name.as_deref().unwrap_or_default();
-    let optional = source.optional == Some(true);
-    checked(of_secret(name, source.items.as_deref(), source.default_mode, optional, sources)?)
+    let (items, default_mode) = (source.items.as_deref(), source.default_mode);
+    checked(of_secret(&Wanted { name, items, default_mode, optional: source.optional }, sources)?)
 }
 
 pub fn downward_api(
@@ -119,18 +124,14 @@ pub fn projected(
     let mut payload = Payload::new();
     for part in source.sources.iter().flatten() {
         if let Some(map) = &part.config_map {
-            let optional = map.optional == Some(true);
-            payload.extend(of_config_map(&map.name, map.items.as_deref(), default_mode, optional, sources)?);
+            let (items, optional) = (map.items.as_deref(), map.optional);
+            let wanted = Wanted { name: &map.name, items, default_mode, optional };
+            payload.extend(of_config_map(&wanted, sources)?);
         }
         if let Some(secret) = &part.secret {
-            let optional = secret.optional == Some(true);
-            payload.extend(of_secret(
-                &secret.name,
-                secret.items.as_deref(),
-                default_mode,
-                optional,
-                sources,
-            )?);
+            let (items, optional) = (secret.items.as_deref(), secret.optional);
+            let wanted = Wanted { name: &secret.name, items, default_mode, optional };
+            payload.extend(of_secret(&wanted, sources)?);
         }
         if let Some(downward) = &part.downward_api {
             let items = downward.items.as_deref().unwrap_or_default();

@@ -45,6 +45,7 @@ impl World {
             images: ImageTable::built_in(),
             addresses: Addresses::new(&entropy),
             api_server: None,
+            keep_pods: false,
             server: None,
             clock: Clock::system(),
             entropy,

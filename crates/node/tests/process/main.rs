@@ -4,5 +4,6 @@
 
 mod cluster;
 mod life;
+mod limits;
 mod network;
 mod volumes;

@@ -56,6 +56,36 @@ enum Part {
 }
 
 /// Writes objects for one controller. Clones share what was written last.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use shoal_runtime::{Applied, ObjectKey, Writer};
+///
+/// # let cluster = shoal_testkit::Cluster::start().await;
+/// // In a reconciler: `context.writer()`.
+/// let writer = Writer::new(cluster.client(), "web");
+/// let map = |value: &str| -> ConfigMap {
+///     let map = serde_json::json!({"metadata": {"name": "a", "namespace": "default"}, "data": {"k": value}});
+///     serde_json::from_value(map).unwrap()
+/// };
+/// let Applied::Written(live) = writer.apply(&map("1"), None).await? else { return Err("it was not there".into()) };
+/// // The same again: nothing is sent, because the cluster has it already.
+/// assert_eq!(writer.apply(&map("1"), Some(&live)).await?, Applied::InEffect);
+/// assert!(matches!(writer.apply(&map("2"), Some(&live)).await?, Applied::Written(_)));
+///
+/// // Read, change, write; after a conflict, once more from the beginning.
+/// let key = ObjectKey::new("default", "a");
+/// let changed = writer
+///     .modify::<ConfigMap>(&key, None, |map| {
+///         map.data.get_or_insert_default().insert("more".to_owned(), "3".to_owned());
+///     })
+///     .await?;
+/// # let _ = changed;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Writer {
     client: Client,

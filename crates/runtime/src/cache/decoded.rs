@@ -59,7 +59,7 @@ fn others<K: 'static>(forms: Option<Arc<dyn Any + Send + Sync>>) -> Vec<Arc<dyn 
     all.into_iter().filter(|form| !form.is::<K>()).collect()
 }
 
-/// Which objects have been decoded to `K`, at most `capacity`.
+/// Which objects have been decoded to `K`, at most `capacity`; those of a capacity without end are not counted.
 ///
 /// Second chance (CLOCK): a read marks an object, the hand takes marks away and evicts what it finds without one.
 pub(super) struct Decoded<K> {
@@ -82,6 +82,11 @@ impl<K: Send + Sync + 'static> Decoded<K> {
     /// Keeps what was decoded.
     pub fn insert(&self, object: &Arc<Encoded>, decoded: Arc<K>) {
         if self.capacity == 0 {
+            return;
+        }
+        if self.capacity == usize::MAX {
+            // Nothing will ever be taken away: there is no order to keep.
+            object.forms().put(decoded);
             return;
         }
         let mut guard = self.ring.lock();

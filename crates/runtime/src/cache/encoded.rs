@@ -80,6 +80,16 @@ impl Encoded {
         }
     }
 
+    /// An object of which only the key is known.
+    #[cfg(test)]
+    pub(super) fn bare(key: ObjectKey) -> Encoded {
+        let kind = super::siblings::KindShared {
+            prefix: "{".into(),
+            packing: super::pack::Packing::new(super::pack::Compression::None),
+        };
+        Encoded::new(key, &Record::default(), &mut Interner::new(Arc::new(kind)), None)
+    }
+
     /// Namespace and name.
     pub fn key(&self) -> &ObjectKey {
         &self.key

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 
 use super::encoded::Encoded;
+use super::pages::Objects;
 
 /// The texts under which an object is found.
 pub type IndexFn = Arc<dyn Fn(&Encoded) -> Vec<String> + Send + Sync>;
@@ -14,8 +15,7 @@ pub type IndexFn = Arc<dyn Fn(&Encoded) -> Vec<String> + Send + Sync>;
 /// One index.
 pub(crate) struct Index {
     values: IndexFn,
-    /// In the order of keys. Readers get the list itself; it is copied only when it changes while one has it.
-    objects: HashMap<Arc<str>, Arc<Vec<Arc<Encoded>>>, RandomState>,
+    objects: HashMap<Arc<str>, Objects, RandomState>,
     /// Under which texts each object stands, by its id.
     places: HashMap<u64, Box<[Arc<str>]>>,
 }
@@ -42,11 +42,7 @@ impl Index {
             })
             .collect();
         for place in &places {
-            let objects = Arc::make_mut(self.objects.entry(place.clone()).or_default());
-            match objects.binary_search_by(|known| known.key().cmp(object.key())) {
-                Ok(at) => objects[at] = object.clone(),
-                Err(at) => objects.insert(at, object.clone()),
-            }
+            self.objects.entry(place.clone()).or_default().insert(object.clone());
         }
         self.places.insert(object.id(), places.into());
     }
@@ -56,17 +52,14 @@ impl Index {
             let Some(objects) = self.objects.get_mut(place) else {
                 continue;
             };
-            let objects = Arc::make_mut(objects);
-            if let Ok(at) = objects.binary_search_by(|known| known.key().cmp(object.key())) {
-                objects.remove(at);
-            }
+            objects.remove(object.key());
             if objects.is_empty() {
                 self.objects.remove(place);
             }
         }
     }
 
-    pub fn get(&self, value: &str) -> Arc<Vec<Arc<Encoded>>> {
+    pub fn get(&self, value: &str) -> Objects {
         self.objects.get(value).cloned().unwrap_or_default()
     }
 }

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::encoded::Encoded;
 use super::index::IndexFn;
@@ -19,6 +19,7 @@ use super::informers::InformerOptions;
 use super::lister::Lister;
 use super::pack::Packing;
 use super::siblings::{Interner, KindShared};
+use super::side::{Listed, Side, Sides};
 use super::stats::Stats;
 use super::store::Store;
 use super::subscription::Subscription;
@@ -69,6 +70,16 @@ enum Command {
         filter: Option<Filter>,
     },
     Filter(Filter),
+    /// List a part beside the watch.
+    Side {
+        side: Side,
+        filter: Option<Filter>,
+    },
+    /// Ask for less, without a list.
+    Narrow(Part),
+    /// Wait no longer after a failure.
+    Hurry,
+    Resync(Option<Duration>),
 }
 
 /// Which part of its kind a cache asks the server for.
@@ -103,7 +114,11 @@ impl Core {
             stats: stats.clone(),
             progress,
             resync: options.resync,
+            ticks: ticks(options.resync),
             part: 0,
+            sides: Sides::new(client.clone(), source.clone(), options.watch.clone()),
+            counted: 0,
+            obeys: false,
         };
         let task = tokio::spawn(follower.run(orders)).abort_handle();
         Core {
@@ -120,12 +135,12 @@ impl Core {
         }
     }
 
-    /// The view of this cache as `K`, shared by all who want it.
-    fn view<K: DeserializeOwned + Send + Sync + 'static>(&self) -> Arc<View<K>> {
+    /// The view of this cache as `K`, shared by all who want it. Whoever asks first says how much is kept.
+    pub fn view<K: DeserializeOwned + Send + Sync + 'static>(&self, capacity: usize) -> Arc<View<K>> {
         let mut views = self.views.lock();
         let known = views.get(&TypeId::of::<K>()).cloned().and_then(|view| view.downcast().ok());
         known.unwrap_or_else(|| {
-            let view = Arc::new(View::<K>::new(self.options.cache_size, self.stats.clone()));
+            let view = Arc::new(View::<K>::new(capacity, self.stats.clone()));
             let forgetful = view.clone();
             self.store.add_forget(Arc::new(move |id| forgetful.forget(id)));
             views.insert(TypeId::of::<K>(), view.clone());
@@ -146,6 +161,23 @@ impl Core {
         number
     }
 
+    /// Gets more of the kind: only the new part is listed, and the watch goes on with `then`. The number of this change, for
+    /// [`Core::listed`].
+    pub fn gain(&self, part: Part, covers: Filter, then: Part, filter: Filter) -> u64 {
+        self.list_part(part, covers, Some(then), Some(filter))
+    }
+
+    /// Asks for less of the kind.
+    pub fn ask_for_less(&self, part: Part) {
+        let _ = self.commands.send(Command::Narrow(part));
+    }
+
+    fn list_part(&self, part: Part, covers: Filter, then: Option<Part>, filter: Option<Filter>) -> u64 {
+        let number = self.parts.fetch_add(1, Ordering::Relaxed) + 1;
+        let _ = self.commands.send(Command::Side { side: Side { number, part, covers, then }, filter });
+        number
+    }
+
     /// The number of the last change of the part.
     pub fn last_part(&self) -> u64 {
         self.parts.load(Ordering::Relaxed)
@@ -156,10 +188,15 @@ impl Core {
         let _ = self.commands.send(Command::Filter(filter));
     }
 
+    /// From now on, every object is told again after this time.
+    pub fn resync(&self, period: Option<Duration>) {
+        let _ = self.commands.send(Command::Resync(period));
+    }
+
     /// Does not wait any longer after a failure: the server is there again.
     pub fn hurry(&self) {
         if self.progress.borrow().trouble.is_some() {
-            let _ = self.commands.send(Command::ListAgain { unless: None });
+            let _ = self.commands.send(Command::Hurry);
         }
     }
 
@@ -181,6 +218,17 @@ impl Core {
         self.reached(there).await
     }
 
+    /// The same for a part that is held: where the watch does not get there soon, only that part is listed.
+    pub async fn barrier_of(&self, patience: Duration, part: Part, covers: Filter) -> Result<(), Fault> {
+        self.listed(self.last_part()).await?;
+        let newest = newest_revision(&self.client, &self.source, &self.options.watch).await?;
+        let there = |progress: &Progress| progress.revision.as_ref().is_some_and(|seen| seen.covers(&newest));
+        if tokio::time::timeout(patience, self.reached(there)).await.is_ok_and(|there| there.is_ok()) {
+            return Ok(());
+        }
+        self.listed(self.list_part(part, covers, None, None)).await
+    }
+
     async fn reached(&self, there: impl Fn(&Progress) -> bool) -> Result<(), Fault> {
         let mut progress = self.progress.clone();
         match progress.wait_for(there).await {
@@ -194,6 +242,11 @@ impl Drop for Core {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// The earlier of two moments, if that can be told.
+fn earlier<'a>(a: &'a Revision, b: &'a Revision) -> Option<&'a Revision> {
+    if b.covers(a) { Some(a) } else { a.covers(b).then_some(b) }
 }
 
 /// `{"apiVersion":…,"kind":…,` as JSON.
@@ -220,7 +273,7 @@ impl<K> Clone for Informer<K> {
 
 impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
     pub(crate) fn new(core: Arc<Core>) -> Informer<K> {
-        let view = core.view();
+        let view = core.view(core.options.cache_size);
         Informer { core, view }
     }
 
@@ -319,55 +372,154 @@ struct Follower {
     stats: Arc<Stats>,
     progress: watch::Sender<Progress>,
     resync: Option<Duration>,
-    /// The last change of the part.
+    ticks: Option<Interval>,
+    /// The last change of the part that the next list of everything follows.
     part: u64,
+    sides: Sides,
+    /// Bytes that are in the figures.
+    counted: u64,
+    /// Whether the server obeyed the last shard selector of a list; only lists say so.
+    obeys: bool,
+}
+
+/// What a follower has to do next.
+enum Happened {
+    Step(Step),
+    Listed(Side, Listed),
+    Order(Option<Command>),
+}
+
+/// Comes true once in each period, first after a whole one.
+fn ticks(period: Option<Duration>) -> Option<Interval> {
+    let period = period.filter(|period| !period.is_zero())?;
+    let mut ticks = tokio::time::interval_at(Instant::now() + period, period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    Some(ticks)
 }
 
 impl Follower {
     async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Command>) {
-        let period = self.resync.filter(|period| !period.is_zero());
-        let mut resync = period.map(|period| {
-            let mut ticks = tokio::time::interval_at(Instant::now() + period, period);
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-            ticks
-        });
         loop {
             let happened = {
                 let next = self.watcher.next();
-                tokio::pin!(next);
+                let side = self.sides.next();
+                tokio::pin!(next, side);
                 loop {
                     let tick = async {
-                        match &mut resync {
+                        match &mut self.ticks {
                             Some(ticks) => ticks.tick().await,
                             None => std::future::pending().await,
                         }
                     };
                     tokio::select! {
                         biased;
-                        order = orders.recv() => break Err(order),
+                        order = orders.recv() => break Happened::Order(order),
                         _ = tick => self.writer.resync(),
-                        step = &mut next => break Ok(step),
+                        (side, listed) = &mut side => break Happened::Listed(side, listed),
+                        step = &mut next => break Happened::Step(step),
                     }
                 }
             };
             match happened {
-                Ok(step) => self.take(step),
-                Err(Some(Command::ListAgain { unless })) => {
-                    let listing = self.watcher.listing();
-                    let enough = |wanted: &Revision| listing.is_some_and(|listing| listing.covers(wanted));
-                    if !unless.as_ref().is_some_and(enough) {
-                        self.watcher.list_again();
-                    }
+                Happened::Step(step) => {
+                    let received = self.watcher.received();
+                    self.stats.received.fetch_add(received - self.counted, Ordering::Relaxed);
+                    self.counted = received;
+                    self.take(step);
                 }
-                Err(Some(Command::Reshard { number, part, filter })) => {
-                    self.writer.set_filter(filter);
-                    self.watcher.reshard(part.shard, part.labels);
-                    self.part = number;
+                Happened::Listed(side, listed) => {
+                    self.stats.received.fetch_add(listed.received, Ordering::Relaxed);
+                    self.join(side, &listed);
                 }
-                Err(Some(Command::Filter(filter))) => self.writer.set_filter(Some(filter)),
-                Err(None) => return,
+                Happened::Order(Some(order)) => self.obey(order),
+                Happened::Order(None) => return,
             }
         }
+    }
+
+    fn obey(&mut self, order: Command) {
+        match order {
+            Command::ListAgain { unless } => {
+                let listing = self.watcher.listing();
+                let enough = |wanted: &Revision| listing.is_some_and(|listing| listing.covers(wanted));
+                if !unless.as_ref().is_some_and(enough) {
+                    self.watcher.list_again();
+                }
+            }
+            Command::Reshard { number, part, filter } => {
+                self.writer.set_filter(filter);
+                self.reshard(part, number);
+            }
+            Command::Filter(filter) => self.writer.set_filter(Some(filter)),
+            Command::Side { side, filter } => {
+                if let Some(filter) = filter {
+                    self.writer.set_filter(Some(filter));
+                }
+                let steady = {
+                    let progress = self.progress.borrow();
+                    progress.synced && progress.part == self.part
+                };
+                match side.then {
+                    _ if steady => self.sides.add(side),
+                    // Everything is to be listed anyway.
+                    Some(then) => self.reshard(then, side.number),
+                    None => {
+                        self.watcher.list_again();
+                        self.part = side.number;
+                    }
+                }
+            }
+            Command::Narrow(part) if self.sides.is_empty() => {
+                let known = self.progress.borrow().revision.clone();
+                let shard = part.shard.clone().filter(|_| self.obeys);
+                match known {
+                    Some(known) => {
+                        self.watcher.resume_with(part.shard, part.labels, known);
+                        self.progress.send_modify(|progress| progress.shard = shard);
+                    }
+                    None => self.watcher.reshard(part.shard, part.labels),
+                }
+            }
+            Command::Narrow(part) => self.sides.then(&part),
+            Command::Hurry => self.watcher.hurry(),
+            Command::Resync(period) if period == self.resync => {}
+            Command::Resync(period) => {
+                self.resync = period;
+                self.ticks = ticks(period);
+            }
+        }
+    }
+
+    /// Lists everything anew, which is more than any part.
+    fn reshard(&mut self, part: Part, number: u64) {
+        self.sides.clear();
+        self.watcher.reshard(part.shard, part.labels);
+        self.part = number;
+    }
+
+    /// A part was listed: takes it in, and goes on with the watch from where both have been told.
+    fn join(&mut self, side: Side, listed: &Listed) {
+        let Some(known) = self.progress.borrow().revision.clone() else { return };
+        self.writer.complete_part(&listed.changes, &side.covers, &listed.revision);
+        if side.part.shard.is_some() {
+            self.obeys = listed.shard.is_some();
+        }
+        self.part = side.number;
+        let (mut revision, mut shard) = (known.clone(), self.progress.borrow().shard.clone());
+        if let Some(then) = side.then {
+            let Some(from) = earlier(&known, &listed.revision) else {
+                // Whoever cannot compare versions has to list.
+                return self.reshard(then, side.number);
+            };
+            self.writer.told_up_to(&known);
+            shard = then.shard.clone().filter(|_| self.obeys);
+            self.watcher.resume_with(then.shard, then.labels, from.clone());
+            revision = from.clone();
+        }
+        let part = side.number;
+        self.progress.send_modify(|progress| {
+            *progress = Progress { revision: Some(revision), shard, part, ..progress.clone() };
+        });
     }
 
     fn take(&mut self, step: Step) {
@@ -386,6 +538,9 @@ impl Follower {
             }
             Step::Complete { revision, shard } => {
                 self.writer.complete(&revision);
+                if self.watcher.selects() {
+                    self.obeys = shard.is_some();
+                }
                 let (streams, part) = (self.watcher.streams(), self.part);
                 self.progress.send_modify(|progress| {
                     let revision = Some(revision);
@@ -405,6 +560,7 @@ impl Follower {
     }
 
     fn advance(&mut self, revision: &Revision) {
+        self.writer.forget_floors(revision);
         self.progress.send_modify(|progress| {
             progress.revision = Some(revision.clone());
             progress.trouble = None;

@@ -76,7 +76,8 @@ pub struct Informers {
 
 struct Inner {
     client: Client,
-    options: InformerOptions,
+    /// Locked before the caches are.
+    options: Mutex<InformerOptions>,
     cores: Mutex<BTreeMap<Identity, Arc<Core>>>,
 }
 
@@ -99,7 +100,7 @@ pub(crate) enum Division {
 impl Informers {
     /// No cache yet.
     pub fn new(client: Client, options: InformerOptions) -> Informers {
-        Informers { inner: Arc::new(Inner { client, options, cores: Mutex::default() }) }
+        Informers { inner: Arc::new(Inner { client, options: Mutex::new(options), cores: Mutex::default() }) }
     }
 
     /// All objects of a kind.
@@ -198,11 +199,21 @@ impl Informers {
         let ApiResource { group, version, plural, .. } = &source.resource;
         let kind = (group.clone(), version.clone(), plural.clone());
         let identity = (kind.0, kind.1, kind.2, scope, source.metadata_only, division);
+        let options = self.inner.options.lock();
         let mut cores = self.inner.cores.lock();
-        let core = cores.entry(identity).or_insert_with(|| {
-            Arc::new(Core::start(self.inner.client.clone(), source, &self.inner.options, filter))
-        });
+        let core = cores
+            .entry(identity)
+            .or_insert_with(|| Arc::new(Core::start(self.inner.client.clone(), source, &options, filter)));
         core.clone()
+    }
+
+    /// From now on, every object of every cache is told again after this time; never with None.
+    pub fn set_resync(&self, period: Option<Duration>) {
+        let mut options = self.inner.options.lock();
+        options.resync = period;
+        for core in self.inner.cores.lock().values() {
+            core.resync(period);
+        }
     }
 
     /// Whether every cache that was asked for has its first list.

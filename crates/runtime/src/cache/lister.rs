@@ -7,6 +7,7 @@ use shoal_objects::selector::LabelSelector;
 
 use super::encoded::Encoded;
 use super::informer::Core;
+use super::pages::Objects;
 use super::view::{Malformed, View};
 use crate::key::ObjectKey;
 
@@ -14,6 +15,33 @@ use crate::key::ObjectKey;
 /// the shape of `K` is left out, told once in the log and in [`Lister::malformed`].
 ///
 /// Results of lists are ordered by namespace and name.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let cluster = shoal_testkit::Cluster::start().await;
+/// use k8s_openapi::api::core::v1::Namespace;
+/// use shoal_objects::selector::LabelSelector;
+/// use shoal_runtime::cache::InformerOptions;
+/// use shoal_runtime::{Informers, ObjectKey};
+///
+/// // In a reconciler: `context.lister::<Namespace>()`.
+/// let informers = Informers::new(cluster.client(), InformerOptions::default());
+/// let informer = informers.of::<Namespace>();
+/// informer.add_index("label", |space| space.label("kubernetes.io/metadata.name").map(str::to_owned).into_iter().collect());
+/// informer.synced().await;
+/// let lister = informer.lister();
+///
+/// let space = lister.get(&ObjectKey::cluster("default")).ok_or("it is there in every cluster")?;
+/// assert_eq!(space.metadata.name.as_deref(), Some("default"));
+/// let system = LabelSelector::parse("kubernetes.io/metadata.name in (kube-system, kube-public)")?;
+/// assert_eq!(lister.select(&system).len(), 2);
+/// assert_eq!(lister.by_index("label", "default").len(), 1);
+/// // Metadata are read without decoding the objects.
+/// assert!(lister.metas().iter().all(|meta| !meta.is_deleting()));
+/// # Ok(())
+/// # }
+/// ```
 pub struct Lister<K> {
     pub(super) core: Arc<Core>,
     pub(super) view: Arc<View<K>>,
@@ -53,7 +81,13 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Lister<K> {
 
     /// The objects that stand under a text in an index.
     pub fn by_index(&self, index: &str, value: &str) -> Vec<Arc<K>> {
-        self.decode_all(&self.metas_by_index(index, value))
+        self.metas_by_index(index, value).iter().filter_map(|object| self.view.decode(object)).collect()
+    }
+
+    /// The same objects read as another type, one that leaves out what its readers do not need. Everything that is read as
+    /// such a type is kept: it should be small.
+    pub fn brief<T: DeserializeOwned + Send + Sync + 'static>(&self) -> Lister<T> {
+        Lister { core: self.core.clone(), view: self.core.view(usize::MAX) }
     }
 
     /// An object's metadata, without decoding it.
@@ -77,10 +111,10 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Lister<K> {
     }
 
     /// The metadata of the objects that stand under a text in an index. They are shared, not copied.
-    pub fn metas_by_index(&self, index: &str, value: &str) -> Arc<Vec<Arc<Encoded>>> {
+    pub fn metas_by_index(&self, index: &str, value: &str) -> Objects {
         self.core.store.by_index(index, value).unwrap_or_else(|| {
             tracing::error!(index, "asked for an index that was never added");
-            Arc::default()
+            Objects::default()
         })
     }
 

@@ -17,7 +17,9 @@ mod informers;
 mod lister;
 mod metrics;
 mod pack;
+mod pages;
 mod siblings;
+mod side;
 mod stats;
 mod store;
 mod subscription;
@@ -35,6 +37,7 @@ pub use informers::{InformerOptions, InformerSnapshot, Informers, KindTransform}
 pub use lister::Lister;
 pub use metrics::InformerMetrics;
 pub use pack::Compression;
+pub use pages::Objects;
 pub use siblings::Owner;
 pub use stats::Stats;
 pub use subscription::Subscription;

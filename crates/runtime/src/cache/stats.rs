@@ -7,6 +7,8 @@ use super::delta::ChangeKind;
 /// Counters since the informer began.
 #[derive(Debug, Default)]
 pub struct Stats {
+    /// Bytes of lists and events.
+    pub received: AtomicU64,
     /// Lists begun.
     pub lists: AtomicU64,
     /// Failures of lists and watches.

@@ -11,6 +11,7 @@ use parking_lot::RwLock;
 use super::delta::{ChangeKind, Delta, Origin};
 use super::encoded::Encoded;
 use super::index::{Index, IndexFn};
+use super::pages::Objects;
 use super::subscription::{Feed, Subscription};
 use crate::key::ObjectKey;
 
@@ -108,7 +109,7 @@ impl Store {
     }
 
     /// `None` for an index that does not exist.
-    pub fn by_index(&self, name: &str, value: &str) -> Option<Arc<Vec<Arc<Encoded>>>> {
+    pub fn by_index(&self, name: &str, value: &str) -> Option<Objects> {
         Some(self.state.read().indexes.get(name)?.get(value))
     }
 

@@ -1,8 +1,9 @@
 //! Hands changes to whoever asked for them.
 //!
 //! A subscriber that is slow does not make the queue longer: changes to one object that were not fetched yet are folded
-//! into one (or two, when an object was deleted and another of its name created). So a subscriber sees the newest state
-//! of every object, and every deletion of an object that it had seen, but not every version in between.
+//! into one. So a subscriber sees the newest state of every object, and every deletion, but not every version in between.
+//! Deletions are told even of objects that came and went unseen: a controller that has just made an object may know it
+//! from the answer to its request, and would wait for ever for the one that replaces it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -34,10 +35,10 @@ struct Pending {
     closed: bool,
 }
 
-/// What is to be told about one object: first that the old one is gone, then that there is one.
+/// What is to be told about the objects of one name: first those that are gone, then the one that is there.
 #[derive(Default)]
 struct Folded {
-    gone: Option<Delta>,
+    gone: VecDeque<Delta>,
     here: Option<Delta>,
 }
 
@@ -116,8 +117,8 @@ impl Pending {
                 self.order.pop_front();
                 continue;
             };
-            if let Some(delta) = folded.gone.take().or_else(|| folded.here.take()) {
-                if folded.here.is_none() {
+            if let Some(delta) = folded.gone.pop_front().or_else(|| folded.here.take()) {
+                if folded.here.is_none() && folded.gone.is_empty() {
                     self.by_key.remove(key);
                     self.order.pop_front();
                 }
@@ -152,15 +153,9 @@ impl Folded {
     fn fold(&mut self, delta: &Delta) {
         let untold = self.here.take();
         if delta.is_gone() {
-            match untold {
-                // Never told that it was there: no need to tell that it is gone.
-                Some(here) if here.change == ChangeKind::Added => {}
-                Some(here) => {
-                    let old = here.old.or_else(|| delta.old.clone());
-                    self.gone = Some(Delta { old, ..delta.clone() });
-                }
-                None => self.gone = Some(delta.clone()),
-            }
+            // What was last told of it, if anything was.
+            let old = untold.and_then(|here| here.old).or_else(|| delta.old.clone());
+            self.gone.push_back(Delta { old, ..delta.clone() });
             return;
         }
         self.here = Some(match untold {

@@ -1,6 +1,6 @@
 //! Takes the steps of a watcher into the store: what is new, what is old news, what is gone.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use super::delta::{ChangeKind, Origin};
@@ -37,6 +37,8 @@ pub(crate) struct Writer {
     restored: bool,
     /// What is not there after a list at this revision was gone then.
     floor: Option<Revision>,
+    /// The same for parts that were listed alone, the latest last, as long as the watch is not there.
+    part_floors: Vec<(Filter, Revision)>,
 }
 
 /// What is to be done about one object.
@@ -75,6 +77,7 @@ impl Writer {
             listing: false,
             restored: false,
             floor: None,
+            part_floors: Vec::new(),
         }
     }
 
@@ -105,6 +108,45 @@ impl Writer {
         self.listing = false;
         self.restored = false;
         self.floor = Some(revision.clone());
+        self.forget_floors(revision);
+    }
+
+    /// A part was listed alone, beside the watch, at this revision: what was not in it is gone. What is held in a later version came
+    /// by the watch and stays.
+    pub fn complete_part(&mut self, changes: &[Change], covers: &Filter, revision: &Revision) {
+        Stats::count(&self.stats.lists);
+        let listed: HashSet<ObjectKey> =
+            changes.iter().filter_map(|change| self.key(&change.record)).collect();
+        self.apply(changes);
+        let gone = self.store.list(None, |object| {
+            covers(object) && !listed.contains(object.key()) && revision.covers(object.resource_version())
+        });
+        for chunk in gone.chunks(BATCH) {
+            let mut batch = self.store.batch();
+            for object in chunk {
+                self.stats.count_change(ChangeKind::Deleted);
+                batch.remove(object.key(), ChangeKind::Deleted, Origin::Relist);
+            }
+        }
+        self.part_floors.push((covers.clone(), revision.clone()));
+    }
+
+    /// The watch has told everything up to there; perhaps some of it will be told again.
+    pub fn told_up_to(&mut self, revision: &Revision) {
+        if self.floor.as_ref().is_none_or(|floor| revision.covers(floor)) {
+            self.floor = Some(revision.clone());
+        }
+    }
+
+    /// The watch has come this far: old news about parts come no more.
+    pub fn forget_floors(&mut self, revision: &Revision) {
+        self.part_floors.retain(|(_, floor)| !revision.covers(floor));
+    }
+
+    /// What of this object is older and not held was gone then.
+    fn floor_of(&self, object: &Encoded) -> Option<&Revision> {
+        let part = self.part_floors.iter().rev().find(|(covers, _)| covers(object));
+        part.map(|(_, floor)| floor).or(self.floor.as_ref())
     }
 
     /// From now on only these objects are in scope. Others are evicted now; those that come into scope come with a list.
@@ -220,7 +262,7 @@ impl Writer {
         let version = new.resource_version();
         let Some(held) = held else {
             let live = !self.listing && kind != Kind::Present;
-            let before_list = live && self.floor.as_ref().is_some_and(|floor| floor.covers(version));
+            let before_list = live && self.floor_of(new).is_some_and(|floor| floor.covers(version));
             let is_late = before_list || self.tombstones.covers(new.key(), version);
             return if is_late { Verdict::Stale } else { Verdict::Insert };
         };
@@ -276,5 +318,78 @@ impl Tombstones {
 
     fn covers(&self, key: &ObjectKey, version: &Revision) -> bool {
         self.by_key.get(key).is_some_and(|deleted| deleted.covers(version))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pack::{Compression, Packing};
+    use super::super::siblings::KindShared;
+    use super::*;
+
+    fn writer() -> Writer {
+        let kind = Arc::new(KindShared { prefix: "{".into(), packing: Packing::new(Compression::None) });
+        Writer::new(Arc::new(Store::default()), Interner::new(kind), None, Arc::default())
+    }
+
+    fn held(writer: &Writer) -> Vec<String> {
+        let all = writer.store.list(None, |_| true);
+        all.iter().map(|object| format!("{}@{}", object.name(), object.resource_version())).collect()
+    }
+
+    /// `a…` are held since a list at 10, the watch is at 12, and `b…` are gained by a list at 20.
+    fn gained() -> Writer {
+        let mut writer = writer();
+        writer.begin(false);
+        writer.apply(&[Change::of(Kind::Present, "a1", 5), Change::of(Kind::Present, "a2", 6)]);
+        writer.complete(&Revision::Number(10));
+        writer.apply(&[Change::of(Kind::Modified, "a1", 12)]);
+        let part: Filter = Arc::new(|object| object.name().starts_with('b'));
+        writer.complete_part(
+            &[Change::of(Kind::Present, "b1", 3), Change::of(Kind::Present, "b2", 15)],
+            &part,
+            &Revision::Number(20),
+        );
+        writer.told_up_to(&Revision::Number(12));
+        writer
+    }
+
+    #[test]
+    fn a_part_that_is_listed_alone_leaves_everything_else_as_it_is() {
+        assert_eq!(held(&gained()), ["a1@12", "a2@6", "b1@3", "b2@15"]);
+    }
+
+    #[test]
+    fn old_news_about_a_part_that_was_listed_alone_bring_nothing_back() {
+        let mut writer = gained();
+        // The watch goes on from 12 for everything: b0 was deleted before the list, b2 changed before it.
+        writer.apply(&[
+            Change::of(Kind::Modified, "b0", 13),
+            Change::of(Kind::Modified, "b2", 14),
+            Change::of(Kind::Deleted, "b0", 16),
+            Change::of(Kind::Added, "a3", 17),
+            Change::of(Kind::Deleted, "b1", 21),
+            Change::of(Kind::Added, "b3", 22),
+        ]);
+        assert_eq!(held(&writer), ["a1@12", "a2@6", "a3@17", "b2@15", "b3@22"]);
+        writer.forget_floors(&Revision::Number(22));
+        assert!(writer.part_floors.is_empty());
+    }
+
+    #[test]
+    fn a_part_that_is_listed_again_loses_what_is_gone_and_keeps_what_is_newer() {
+        let mut writer = gained();
+        writer.apply(&[Change::of(Kind::Added, "b4", 25)]);
+        let part: Filter = Arc::new(|object| object.name().starts_with('b'));
+        writer.complete_part(&[Change::of(Kind::Present, "b2", 15)], &part, &Revision::Number(24));
+        assert_eq!(held(&writer), ["a1@12", "a2@6", "b2@15", "b4@25"]);
+    }
+
+    #[test]
+    fn news_that_the_watch_repeats_after_a_gain_bring_nothing_back() {
+        let mut writer = gained();
+        // Told already, up to 12: a0 came and went.
+        writer.apply(&[Change::of(Kind::Added, "a0", 11)]);
+        assert_eq!(held(&writer), ["a1@12", "a2@6", "b1@3", "b2@15"]);
     }
 }

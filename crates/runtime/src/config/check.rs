@@ -80,6 +80,11 @@ fn endpoints(config: &Config, problems: &mut Vec<String>) {
     if config.metrics.port == 0 {
         problems.push("metrics.port must be between 1 and 65535".to_owned());
     }
+    if config.metrics.probe_port == config.metrics.port && config.metrics.port != 0 {
+        problems.push(
+            "metrics.probePort is metrics.port: leave it out, probes are answered there anyway".to_owned(),
+        );
+    }
     if !path.starts_with('/') || path.contains(['?', '#', ' ']) {
         problems.push("metrics.path must begin with / and have no ?, # or space".to_owned());
     }

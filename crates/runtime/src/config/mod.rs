@@ -116,6 +116,10 @@ pub struct Metrics {
     pub port: u16,
     /// Default `/metrics`.
     pub path: String,
+    /// Where probes are answered as well, for clusters that let the kubelet in here and Prometheus there. Default 0: on
+    /// `port` only.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub probe_port: u16,
 }
 
 /// Section `logging`.
@@ -256,8 +260,12 @@ impl Default for State {
 
 impl Default for Metrics {
     fn default() -> Metrics {
-        Metrics { enabled: true, port: 8080, path: "/metrics".to_owned() }
+        Metrics { enabled: true, port: 8080, path: "/metrics".to_owned(), probe_port: 0 }
     }
+}
+
+fn is_zero(port: &u16) -> bool {
+    *port == 0
 }
 
 impl Default for Logging {

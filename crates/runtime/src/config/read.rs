@@ -12,7 +12,7 @@ const KEYS: &[(&str, &[&str])] = &[
     ("sharding", &["algorithm", "virtualNodes", "rebalanceThreshold", "rebalanceInterval"]),
     ("node", &["healthCheckInterval", "healthCheckTimeout", "nodeTimeout"]),
     ("state", &["syncInterval", "leaseDuration", "renewDeadline", "retryPeriod"]),
-    ("metrics", &["enabled", "port", "path"]),
+    ("metrics", &["enabled", "port", "path", "probePort"]),
     ("logging", &["level", "format"]),
     ("workers", &[]),
     ("queueConfig", &["maxRetries", "baseDelay", "maxDelay", "rateLimiterQPS"]),
@@ -58,6 +58,7 @@ pub(super) fn config(yaml: &str) -> (Config, Vec<String>) {
     section.switch("enabled", &mut config.metrics.enabled);
     section.number("port", &mut config.metrics.port);
     section.text("path", &mut config.metrics.path);
+    section.number("probePort", &mut config.metrics.probe_port);
     let mut section = Section::new(&top, "logging", &mut problems);
     section.text("level", &mut config.logging.level);
     section.format("format", &mut config.logging.format);

@@ -109,7 +109,7 @@ fn unknown_keys_are_errors_that_name_the_key_and_the_nearest() {
         [
             "QueueConfig is not a key: did you mean queueConfig?",
             "log is not a key: use one of sharding, node, state, metrics, logging, workers, queueConfig, reconcileConfig",
-            "metrics.colour is not a key: use one of enabled, port, path",
+            "metrics.colour is not a key: use one of enabled, port, path, probePort",
             "sharding.virtualnodes is not a key: did you mean virtualNodes?",
             "state.port is not a key: port belongs to section metrics",
         ]
@@ -152,6 +152,10 @@ fn timers_that_are_not_safely_ordered_are_refused_with_the_remedy() {
     assert_eq!(
         problems("queueConfig: {baseDelay: 2s, maxDelay: 1s}"),
         ["queueConfig.maxDelay (1s) is shorter than queueConfig.baseDelay (2s): make it longer"]
+    );
+    assert_eq!(
+        problems("metrics: {port: 9090, probePort: 9090}"),
+        ["metrics.probePort is metrics.port: leave it out, probes are answered there anyway"]
     );
     assert_eq!(
         problems("metrics: {path: /readyz}"),

@@ -10,7 +10,7 @@ use super::run::{Follow, Parts, Subject, Work};
 use super::source::Source;
 use super::{Controller, Reconciler, ResourceHandler};
 use crate::apply::{Object, Writer};
-use crate::cache::{Division, Informer, Lister};
+use crate::cache::{Division, Encoded, Informer, Lister};
 use crate::config::Config;
 use crate::gate::Gate;
 use crate::manager::{Component, Manager};
@@ -100,6 +100,19 @@ impl<K: Object> Builder<K> {
         let map = Arc::new(map);
         self.sources.push(Box::new(|manager, kinds, listers, _, _| {
             Source::mapped::<T>(manager.informers(), kinds, listers, map)
+        }));
+        self
+    }
+
+    /// As `watches`, for a `map` that needs no more than metadata: nothing is decoded for it.
+    #[must_use]
+    pub fn watches_metadata<T: Object>(
+        mut self,
+        map: impl Fn(&Encoded, &Listers) -> Vec<ObjectKey> + Send + Sync + 'static,
+    ) -> Builder<K> {
+        let map = Arc::new(map);
+        self.sources.push(Box::new(|manager, kinds, listers, _, _| {
+            Source::mapped_metadata::<T>(manager.informers(), kinds, listers, map)
         }));
         self
     }

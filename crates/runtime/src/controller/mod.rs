@@ -43,6 +43,31 @@ use crate::apply::Object;
 use crate::manager::{Component, IntoComponent, Manager};
 
 /// A controller, ready to be added to a manager.
+///
+/// ```
+/// use k8s_openapi::api::apps::v1::Deployment;
+/// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// use shoal_runtime::{Action, Context, Controller, ObjectKey, Result};
+///
+/// async fn reconcile(context: Context<Deployment>) -> Result<Action> {
+///     let Some(deployment) = context.object() else { return Ok(Action::done()) };
+///     let _children = context.children::<ConfigMap>();
+///     Ok(Action::done())
+/// }
+///
+/// let _controller = Controller::of::<Deployment>("web")
+///     .with_labels("app=web")
+///     // A change of a ConfigMap that a Deployment controls is a reason to look at that Deployment …
+///     .owns::<ConfigMap>()
+///     // … and a change of a Secret, to look at the Deployment of the same name.
+///     .watches::<Secret>(|secret, _listers| {
+///         let metadata = &secret.metadata;
+///         metadata.namespace.iter().zip(&metadata.name).map(|(space, name)| ObjectKey::new(space, name)).collect()
+///     })
+///     .reconcile(reconcile);
+/// ```
+///
+/// How one runs is shown at [`Manager`]; reconcilers that would rather be told what happened are [`ResourceHandler`]s.
 pub struct Controller {
     build: Box<dyn FnOnce(&Manager) -> Component + Send>,
 }

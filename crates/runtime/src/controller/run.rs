@@ -92,7 +92,7 @@ impl Parts {
             limit: Some(self.limit),
             ..Plan::new(&self.name, queue.clone())
         };
-        let workers = Workers::start(plan, move |job| work(job));
+        let mut workers = Workers::start(plan, move |job| work(job));
         let mut sources = JoinSet::new();
         let all: Vec<Arc<Source>> = self.sources.into_iter().map(Arc::new).collect();
         if let (Some(kinds), Some(main)) = (&self.kinds, all.iter().find(|source| source.main)) {
@@ -107,9 +107,16 @@ impl Parts {
         let _ = started.set(workers.inspector());
 
         // Sharded work goes on until the slots are handed over.
-        match self.kinds {
-            Some(_) => stop.requested().await,
-            None => stop.quiet().await,
+        let over = async {
+            match self.kinds {
+                Some(_) => stop.requested().await,
+                None => stop.quiet().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = over => {}
+            () = workers.tend() => {}
         }
         sources.shutdown().await;
         stop.requested().await;

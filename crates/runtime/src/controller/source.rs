@@ -43,6 +43,14 @@ pub(super) struct Source {
     pub(super) asks_gate: bool,
 }
 
+/// Each key once.
+fn unique(keys: impl Iterator<Item = ObjectKey>) -> Vec<ObjectKey> {
+    let mut keys: Vec<ObjectKey> = keys.collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}
+
 impl Source {
     /// A kind whose changes concern the keys that `keys` gives.
     pub(super) fn new<T>(informer: &Informer<T>, kind: &str, keys: Keys) -> Source
@@ -95,11 +103,25 @@ impl Source {
         let (lister, listers) = (listers.add(&informer), listers.clone());
         let keys = move |delta: &Delta| {
             let objects = trigger::states(delta).filter_map(|state| lister.decode(state));
-            let mut keys: Vec<ObjectKey> = objects.flat_map(|object| map(&object, &listers)).collect();
-            keys.sort_unstable();
-            keys.dedup();
-            keys
+            unique(objects.flat_map(|object| map(&object, &listers)))
         };
+        Source::new(&informer, &T::kind(&()), Box::new(keys))
+    }
+
+    /// A kind whose metadata concern what `map` says.
+    pub(super) fn mapped_metadata<T: Object>(
+        informers: &Informers,
+        kinds: Option<&Arc<Kinds>>,
+        listers: &Listers,
+        map: Arc<Mapping<Encoded>>,
+    ) -> Source {
+        let informer = informers.of::<T>();
+        if let Some(kinds) = kinds {
+            kinds.whole(&informer);
+        }
+        listers.add(&informer);
+        let listers = listers.clone();
+        let keys = move |delta: &Delta| unique(trigger::states(delta).flat_map(|state| map(state, &listers)));
         Source::new(&informer, &T::kind(&()), Box::new(keys))
     }
 

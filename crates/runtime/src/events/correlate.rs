@@ -177,6 +177,7 @@ mod tests {
             severity: Severity::Warning,
             reason: "Failed".to_owned(),
             message: message.to_owned(),
+            at: T0,
         }
     }
 

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource};
 use serde_json::json;
-use shoal_objects::clock::Clock;
+use shoal_objects::clock::{Clock, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
 use correlate::{Correlator, Step};
@@ -38,6 +38,7 @@ pub(crate) struct Note {
     severity: Severity,
     reason: String,
     message: String,
+    at: Timestamp,
 }
 
 enum Order {
@@ -50,6 +51,7 @@ enum Order {
 pub struct Recorder {
     orders: mpsc::Sender<Order>,
     dropped: Arc<AtomicU64>,
+    clock: Clock,
 }
 
 impl Recorder {
@@ -63,12 +65,11 @@ impl Recorder {
         clock: Clock,
     ) -> (Recorder, impl Future<Output = ()> + Send + use<>) {
         let (orders, inbox) = mpsc::channel(BACKLOG);
-        let recorder = Recorder { orders, dropped: Arc::default() };
+        let recorder = Recorder { orders, dropped: Arc::default(), clock };
         let sender = Sender {
             client,
             component: component.to_owned(),
             instance: instance.to_owned(),
-            clock,
             correlator: Correlator::default(),
             dropped: Arc::clone(&recorder.dropped),
         };
@@ -98,7 +99,19 @@ impl Recorder {
         reason: &str,
         message: impl Into<String>,
     ) {
-        let note = Note { regarding, severity, reason: reason.to_owned(), message: message.into() };
+        self.record_at(self.clock.now(), regarding, severity, reason, message);
+    }
+
+    /// Records an event that happened earlier: before its effects, although it is known after them only.
+    pub fn record_at(
+        &self,
+        at: Timestamp,
+        regarding: ObjectReference,
+        severity: Severity,
+        reason: &str,
+        message: impl Into<String>,
+    ) {
+        let note = Note { regarding, severity, reason: reason.to_owned(), message: message.into(), at };
         if self.orders.try_send(Order::Send(Box::new(note))).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -123,7 +136,6 @@ struct Sender {
     client: Client,
     component: String,
     instance: String,
-    clock: Clock,
     correlator: Correlator,
     dropped: Arc<AtomicU64>,
 }
@@ -141,8 +153,7 @@ impl Sender {
     }
 
     async fn send(&mut self, note: &Note) {
-        let now = self.clock.now();
-        let step = self.correlator.decide(note, now);
+        let step = self.correlator.decide(note, note.at);
         let result = match step {
             Step::Drop => {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -153,7 +164,7 @@ impl Sender {
                 // Events expire; one that is gone starts again under a new name.
                 Err(kube::Error::Api(status)) if status.code == 404 => {
                     self.correlator.forget(note);
-                    match self.correlator.decide(note, now) {
+                    match self.correlator.decide(note, note.at) {
                         Step::Create { name, message } => self.create(note, &name, message).await,
                         _ => return,
                     }
@@ -175,7 +186,7 @@ impl Sender {
     }
 
     async fn create(&self, note: &Note, name: &str, message: String) -> Result<(), kube::Error> {
-        let now = self.time();
+        let at = time(note.at);
         let type_ = match note.severity {
             Severity::Normal => "Normal",
             Severity::Warning => "Warning",
@@ -189,8 +200,8 @@ impl Sender {
             source: Some(EventSource { component: Some(self.component.clone()), host: None }),
             reporting_component: Some(self.component.clone()),
             reporting_instance: Some(self.instance.clone()),
-            first_timestamp: Some(now.clone()),
-            last_timestamp: Some(now),
+            first_timestamp: Some(at.clone()),
+            last_timestamp: Some(at),
             count: Some(1),
             ..Event::default()
         };
@@ -198,11 +209,11 @@ impl Sender {
     }
 
     async fn count(&self, note: &Note, name: &str, count: i32, message: &str) -> Result<(), kube::Error> {
-        let patch = json!({"count": count, "lastTimestamp": self.time(), "message": message});
+        let patch = json!({"count": count, "lastTimestamp": time(note.at), "message": message});
         self.api(note).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
     }
+}
 
-    fn time(&self) -> Time {
-        Time(Timestamp::from_second(self.clock.now().seconds()).unwrap_or_default())
-    }
+fn time(at: Timestamp) -> Time {
+    Time(jiff::Timestamp::from_second(at.seconds()).unwrap_or_default())
 }

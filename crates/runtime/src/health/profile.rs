@@ -7,7 +7,7 @@ use http_body_util::Full;
 use super::HeapProfile;
 use super::answer::{text, with_type};
 
-/// Samples where the CPU time goes: `?seconds=10` (at most 60), as a flame graph or with `format=proto` for pprof.
+/// Samples where the CPU time goes: `?seconds=10` (at most 60). One line per stack, as tools for flame graphs read them.
 #[cfg(not(feature = "profiling"))]
 #[allow(clippy::unused_async, reason = "the other build waits")]
 pub(super) async fn cpu(_query: &str) -> Response<Full<Bytes>> {

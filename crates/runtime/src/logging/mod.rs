@@ -113,33 +113,19 @@ fn filter(directives: &str) -> Result<EnvFilter, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::Value;
     use shoal_objects::Timestamp;
+    use shoal_testkit::CapturedLog;
 
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
+    use super::*;
 
     fn logged(level: &str, act: impl FnOnce(&Level)) -> Vec<Value> {
-        let lines = Lines::default();
-        let (made, logging) = (lines.clone(), Logging { level: level.to_owned(), format: LogFormat::Json });
+        let (log, logging) =
+            (CapturedLog::new(), Logging { level: level.to_owned(), format: LogFormat::Json });
         let clock = Clock::from_fn(|| Timestamp(1_714_557_600_123_456));
-        let (subscriber, level) = subscriber(&logging, clock, move || made.clone(), Vec::new()).unwrap();
+        let (subscriber, level) = subscriber(&logging, clock, log.writer(), Vec::new()).unwrap();
         tracing::subscriber::with_default(subscriber, || act(&level));
-        let bytes = lines.0.lock().clone();
-        let text = String::from_utf8(bytes).unwrap();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        log.lines()
     }
 
     #[test]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use shoal_objects::{Clock, Entropy};
-use tokio::sync::Semaphore;
 
+use super::limit::Limit;
 use super::phase::{Board, Phase};
 use super::recorders::Recorders;
 use super::signals::Signals;
@@ -33,6 +33,7 @@ const STOP_DEADLINE: Duration = Duration::from_secs(25);
 pub struct Builder {
     name: String,
     client: Option<Client>,
+    places: Option<client::Places>,
     client_options: client::Options,
     config: Option<Source>,
     election: bool,
@@ -56,6 +57,7 @@ impl Builder {
         Builder {
             name: name.to_owned(),
             client: None,
+            places: None,
             client_options: client::Options::default(),
             config: None,
             election: false,
@@ -75,10 +77,18 @@ impl Builder {
         }
     }
 
-    /// Talks to this cluster. Without it, the cluster is found by [`client::infer`].
+    /// Talks to this cluster. Without it, the cluster is found by [`client::infer`]. Leases of a sharded manager are then renewed
+    /// by this client, too, and not over a connection of their own: see [`Builder::places`].
     #[must_use]
     pub fn client(mut self, client: Client) -> Builder {
         self.client = Some(client);
+        self
+    }
+
+    /// Looks for the cluster here, instead of where this process would look.
+    #[must_use]
+    pub fn places(mut self, places: client::Places) -> Builder {
+        self.places = Some(places);
         self
     }
 
@@ -230,10 +240,9 @@ impl Builder {
         let options = client::Options { timeout, ..self.client_options.clone() };
         let client = match &self.client {
             Some(client) => client::instrumented(client.clone(), &options),
-            None => client::infer(&options).await?,
+            None => client::infer_from(&self.where_to_look(), &options).await?,
         };
         let metrics = Metrics::default();
-        let at_once = config.reconcile_config.max_concurrent.clamp(1, Semaphore::MAX_PERMITS);
         let (queue_metrics, worker_metrics) = (QueueMetrics::default(), WorkerMetrics::default());
         metrics.register(|registry| {
             source.register(registry);
@@ -258,13 +267,12 @@ impl Builder {
         health.inspect("caches", move || serde_json::json!(caches.snapshot()));
         self.follow_log_level(&source, &health);
         tell_of_rejections(&source, &recorders.of(&self.name), client.default_namespace());
-        let listener = match self.listen {
-            true => {
-                let port = config.metrics.port;
-                Some(health::bind(port).await.map_err(|source| Error::Listen { port, source })?)
-            }
-            false => None,
-        };
+        let mut listeners = Vec::new();
+        let ports = [config.metrics.port, config.metrics.probe_port];
+        // No probe port means that one is enough.
+        for port in ports.into_iter().filter(|port| self.listen && *port != 0) {
+            listeners.push(health::bind(port).await.map_err(|source| Error::Listen { port, source })?);
+        }
         let election = match self.election.then(|| self.stand(&client, &config)) {
             None => None,
             Some(election) => {
@@ -276,6 +284,9 @@ impl Builder {
             }
         };
         warn_of_restarts(&source);
+        let reconciles = Limit::new(&source);
+        let (caches, settings) = (informers.clone(), source.clone());
+        source.on_change(move |_| caches.set_resync(resync(&settings.current())));
         let sharding = match &self.sharding {
             None => None,
             Some(options) => Some(self.share(options, &client, &source, &recorders, &metrics, &health)?),
@@ -296,11 +307,11 @@ impl Builder {
             recorders,
             queue_metrics,
             worker_metrics,
-            reconciles: Arc::new(Semaphore::new(at_once)),
+            reconciles,
             board,
             stopper,
             stop,
-            listener,
+            listeners,
             signals,
             stop_deadline: self.stop_deadline,
         })
@@ -325,7 +336,6 @@ impl Builder {
     }
 
     fn informer_options(&self, config: &Config) -> InformerOptions {
-        let resync = config.reconcile_config.resync_period;
         InformerOptions {
             watch: WatchOptions {
                 list_timeout: config.informer.list_timeout,
@@ -334,9 +344,19 @@ impl Builder {
                 ..WatchOptions::default()
             },
             cache_size: config.informer.cache_size,
-            resync: (!resync.is_zero()).then_some(resync),
+            resync: resync(config),
             ..InformerOptions::default()
         }
+    }
+
+    fn where_to_look(&self) -> client::Places {
+        self.places.clone().unwrap_or_else(client::Places::of_this_process)
+    }
+
+    /// How coordination gets a client of its own: as this manager got its.
+    fn connect(&self) -> Option<shard::Connect> {
+        let options = client::Options { limit: None, ..self.client_options.clone() };
+        self.client.is_none().then(|| shard::Connect { places: self.where_to_look(), options })
     }
 
     fn share(
@@ -356,6 +376,7 @@ impl Builder {
                 host: &host,
                 config: &config,
                 client: client.clone(),
+                connect: self.connect(),
                 clock: self.clock.clone(),
                 entropy: self.entropy.clone(),
                 monotonic: self.monotonic.clone().unwrap_or_else(Monotonic::system),
@@ -449,17 +470,18 @@ fn tell_of_rejections(source: &Source, recorder: &Recorder, namespace: &str) {
     });
 }
 
+/// How often every object is looked at again.
+fn resync(config: &Config) -> Option<Duration> {
+    Some(config.reconcile_config.resync_period).filter(|period| !period.is_zero())
+}
+
 /// Some settings are used once, at the start.
 fn warn_of_restarts(source: &Source) {
     let (settings, first) = (source.clone(), source.current());
     source.on_change(move |_| {
         let now = settings.current();
         let timers = |config: &Config| Timing::from(&config.state);
-        let at_start =
-            |config: &Config| (config.reconcile_config.resync_period, config.reconcile_config.max_concurrent);
         for (key, differs) in [
-            ("workers", now.workers != first.workers),
-            ("reconcileConfig.resyncPeriod, maxConcurrent", at_start(&now) != at_start(&first)),
             ("metrics", now.metrics != first.metrics),
             ("logging.format", now.logging.format != first.logging.format),
             ("state.leaseDuration, renewDeadline, retryPeriod", timers(&now) != timers(&first)),

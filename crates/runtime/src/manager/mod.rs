@@ -24,6 +24,7 @@
 
 mod builder;
 mod component;
+mod limit;
 mod phase;
 mod plan;
 mod recorders;
@@ -38,6 +39,7 @@ use kube::Client;
 use shoal_objects::{Clock, Entropy};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
 
 pub use builder::Builder;
 pub use component::{BoxError, Component, Inspect, Ready, Run, Stage};
@@ -55,6 +57,7 @@ use crate::metrics::Metrics;
 use crate::queue::QueueMetrics;
 use crate::shard::Sharding;
 use crate::worker::WorkerMetrics;
+use limit::Limit;
 use phase::Board;
 use recorders::Recorders;
 use signals::Signals;
@@ -137,6 +140,29 @@ impl IntoComponent for Component {
 }
 
 /// All controllers of a process.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use k8s_openapi::api::core::v1::Namespace;
+/// use shoal_runtime::{Action, Context, Controller, Manager};
+/// # let client = shoal_testkit::Cluster::start().await.client();
+///
+/// // In a pod or on a desk: without `client` it finds the cluster by itself. `embedded` is for tests and for programs with
+/// // a life of their own: no signals, no socket for probes, no election.
+/// let mut manager = Manager::builder("greeter").client(client).embedded().build().await?;
+/// manager.add(Controller::of::<Namespace>("spaces").reconcile(|context: Context<Namespace>| async move {
+///     tracing::info!(space = %context.key(), "hello");
+///     Ok(Action::done())
+/// }));
+/// let (stopper, mut phase) = (manager.stopper(), manager.phase());
+/// let running = tokio::spawn(manager.run());
+/// phase.wait_for(|phase| *phase == shoal_runtime::manager::Phase::Running).await?;
+/// stopper.stop();
+/// running.await??;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Manager {
     name: String,
     client: Client,
@@ -152,11 +178,11 @@ pub struct Manager {
     recorders: Recorders,
     queue_metrics: QueueMetrics,
     worker_metrics: WorkerMetrics,
-    reconciles: Arc<Semaphore>,
+    reconciles: Limit,
     board: Arc<Board>,
     stopper: Stopper,
     stop: Stop,
-    listener: Option<TcpListener>,
+    listeners: Vec<TcpListener>,
     signals: Option<Signals>,
     stop_deadline: Duration,
 }
@@ -211,7 +237,7 @@ impl Manager {
 
     /// One permit for each reconcile that may run at the same time, whichever controller it is of.
     pub fn reconciles(&self) -> Arc<Semaphore> {
-        self.reconciles.clone()
+        self.reconciles.permits.clone()
     }
 
     /// The settings in force now.
@@ -261,7 +287,7 @@ impl Manager {
 
     /// Where the health endpoint listens.
     pub fn health_address(&self) -> Option<std::net::SocketAddr> {
-        self.listener.as_ref()?.local_addr().ok()
+        self.listeners.first()?.local_addr().ok()
     }
 
     /// Asks the running manager to stop, or to drop everything.
@@ -287,18 +313,22 @@ impl Manager {
         let supervisor =
             Supervisor::new(components, elector, self.board.clone(), self.stop.clone(), self.stop_deadline)?;
         let (around, ended) = Stop::channel();
-        let server = self.listener.map(|listener| {
-            tokio::spawn(health::Server::new(listener, self.health.clone()).run(ended.clone()))
-        });
-        let reload = tokio::spawn(self.config.clone().run(ended));
+        let mut around_work: Vec<JoinHandle<()>> = Vec::new();
+        for listener in self.listeners {
+            let server = health::Server::new(listener, self.health.clone());
+            around_work.push(tokio::spawn(server.run(ended.clone())));
+        }
+        around_work.push(tokio::spawn(self.config.clone().run(ended)));
+        let limit = tokio::spawn(self.reconciles.follow());
         let signals = self.signals.map(|signals| tokio::spawn(signals.forward(self.stopper.clone())));
         tracing::info!(manager = self.name, "starting");
         let result = supervisor.run().await;
         around.stop();
+        limit.abort();
         if let Some(signals) = signals {
             signals.abort();
         }
-        for task in [Some(reload), server].into_iter().flatten() {
+        for task in around_work {
             let _ = task.await;
         }
         match &result {

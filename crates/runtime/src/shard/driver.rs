@@ -11,6 +11,7 @@ use shoal_sharding::{
     Action, Ending, Epoch, Event, Guards, Moment, NodeStatus, Notice, Phase, Replica, ReplicaId, Settings,
     ShardMap, SlotRange, ranges_of,
 };
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -34,8 +35,8 @@ enum Over {
     Restart(Ending),
 }
 
-/// Runs until it is asked to stop, one life after the other.
-pub(super) async fn run(shared: Arc<Shared>, stop: Stop) -> Result<(), BoxError> {
+/// Runs until it is asked to stop, one life after the other. What has to do with caches and with code of the user runs on `main`.
+pub(super) async fn run(shared: Arc<Shared>, stop: Stop, main: Handle) -> Result<(), BoxError> {
     tokio::select! {
         biased;
         () = stop.quiet() => return Ok(()),
@@ -49,8 +50,8 @@ pub(super) async fn run(shared: Arc<Shared>, stop: Stop) -> Result<(), BoxError>
             shared.kinds.clone(),
             shared.options.notify_timeout,
         );
-        let telling = tokio::spawn(telling);
-        let mut life = Life::new(&shared, settings.clone(), notifier);
+        let telling = main.spawn(telling);
+        let mut life = Life::new(&shared, settings.clone(), notifier, main.clone());
         let over = life.live(&stop).await;
         shared.joined.store(false, std::sync::atomic::Ordering::Relaxed);
         // Nothing of this life may go on. What does not end is the watchdog's business.
@@ -108,10 +109,12 @@ pub(super) struct Life {
     pub(super) inbox: Inbox,
     messages: Option<mpsc::Receiver<Message>>,
     pub(super) tasks: JoinSet<()>,
+    /// The runtime of the process, for what has to do with caches and with code of the user.
+    pub(super) main: Handle,
     /// Leases that were seen and not missed since.
     known: BTreeSet<ReplicaId>,
     /// The record that was last followed.
-    map: Option<Arc<ShardMap>>,
+    pub(super) map: Option<Arc<ShardMap>>,
     /// By slot: the epoch that the layer above was told it has, 0 for none.
     pub(super) gained: Vec<Epoch>,
     /// By slot: how many drains are under way.
@@ -129,7 +132,7 @@ pub(super) struct Life {
 }
 
 impl Life {
-    fn new(shared: &Arc<Shared>, settings: Arc<Settings>, notifier: Notifier) -> Life {
+    fn new(shared: &Arc<Shared>, settings: Arc<Settings>, notifier: Notifier, main: Handle) -> Life {
         let id = shared.new_id(&settings);
         let replica = Replica::new(id.clone(), settings.clone(), shared.algorithm.clone(), Guards::default());
         *shared.replica.lock() = Some(replica);
@@ -145,6 +148,7 @@ impl Life {
             inbox,
             messages: Some(messages),
             tasks: JoinSet::new(),
+            main,
             known: BTreeSet::new(),
             map: None,
             gained: vec![0; slots],
@@ -166,7 +170,7 @@ impl Life {
         let (records, watch) = (self.shared.records.clone(), self.shared.watch.clone());
         self.tasks.spawn(observe::leases(records.clone(), watch.clone(), self.inbox.clone()));
         self.tasks.spawn(observe::map(records, watch, self.inbox.clone()));
-        self.tasks.spawn(perform::check_health(self.shared.clone(), self.inbox.clone()));
+        self.tasks.spawn_on(perform::check_health(self.shared.clone(), self.inbox.clone()), &self.main);
         let mut reloads = self.shared.settings.subscribe();
         let clock = self.shared.holding.clock().clone();
         self.step(Event::Tick);
@@ -279,11 +283,9 @@ impl Life {
             (replica.deadline(), replica.map().cloned())
         };
         // Before anything is sent: a write may bring the end closer.
-        let before = self.shared.holding.deadline();
         self.shared.holding.set_deadline(deadline, self.margin);
-        // Between the old end and now the gate may have turned keys away and the watchdog may have cut work off, without the core
-        // having noticed that the time was over.
-        if deadline > before && self.shared.holding.now() >= before {
+        // While the time was over the gate turned keys away and the watchdog cut work off, perhaps without the core having noticed.
+        if deadline > now && self.shared.holding.has_missed() {
             actions.push(Action::Resume);
         }
         if map.is_some() && deadline > now {
@@ -314,8 +316,8 @@ impl Life {
                 }
                 Action::Resume => {
                     self.shared.kinds.hurry();
-                    let active = self.shared.replica.lock().as_ref().map(Replica::active).unwrap_or_default();
-                    active.iter().flat_map(|(slots, _)| slots.slots()).for_each(|slot| queue.set(slot, true));
+                    // What comes back is a trickle: only where something was turned away or cut off.
+                    self.shared.holding.take_missed().into_iter().for_each(|slot| queue.set(slot, true));
                 }
                 Action::Notify(Notice::Reassigned { slots, from, to }) => {
                     self.shared.metrics.changes.inc_by(u64::from(slots.len()));
@@ -341,7 +343,9 @@ impl Life {
         }
         let queue = Arc::new(queue);
         if !queue.ranges().is_empty() {
-            self.shared.kinds.requeue(&queue);
+            let kinds = self.shared.kinds.clone();
+            // Goes through whole caches.
+            self.tasks.spawn_on(async move { kinds.requeue(&queue) }, &self.main);
         }
         self.shared.metrics.shards.set(i64::try_from(self.shared.holding.open_slots()).unwrap_or(i64::MAX));
     }
@@ -357,7 +361,7 @@ impl Life {
             return Vec::new();
         }
         if let Some(now) = map.as_ref().filter(|_| !same) {
-            Reporter::map_changed(self.map.as_deref(), now);
+            self.map_changed(now);
         }
         self.map = map;
         let mut wanted = SlotSet::none(self.settings.identity.slots);

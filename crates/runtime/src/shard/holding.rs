@@ -3,7 +3,7 @@
 //! The driver is the only one who writes. Gate and fence read; the watchdog reads and cancels.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -24,6 +24,9 @@ pub(crate) struct Holding {
     stop_by: AtomicU64,
     /// By slot: the epoch, and in the lowest bit whether new work may begin. 0: not ours.
     states: Box<[AtomicU64]>,
+    /// By slot: something was turned away or cut off because the time was over.
+    missed: Box<[AtomicBool]>,
+    any_missed: AtomicBool,
     /// By slot: microseconds of work.
     costs: Box<[AtomicU64]>,
     work: Mutex<Work>,
@@ -51,6 +54,8 @@ impl Holding {
             deadline: AtomicU64::new(0),
             stop_by: AtomicU64::new(0),
             states: table(),
+            missed: (0..slots.get()).map(|_| AtomicBool::new(false)).collect(),
+            any_missed: AtomicBool::new(false),
             costs: table(),
             work: Mutex::default(),
             ended: Notify::new(),
@@ -120,7 +125,29 @@ impl Holding {
 
     /// Ends everything in flight at its next await.
     pub(crate) fn cancel_all(&self) -> usize {
-        self.work.lock().cancel(|_| true)
+        let work = self.work.lock();
+        work.running.iter().for_each(|(_, running)| self.miss(running.slot));
+        work.cancel(|_| true)
+    }
+
+    fn miss(&self, slot: Slot) {
+        if let Some(missed) = self.missed.get(slot as usize) {
+            missed.store(true, Ordering::SeqCst);
+            self.any_missed.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether [`Holding::take_missed`] would find something.
+    pub(crate) fn has_missed(&self) -> bool {
+        self.any_missed.load(Ordering::SeqCst)
+    }
+
+    /// Open slots of which something was turned away or cut off because the time was over, since the last call. Call after
+    /// [`Holding::set_deadline`], so that whoever is turned away meanwhile looks again.
+    pub(crate) fn take_missed(&self) -> Vec<Slot> {
+        self.any_missed.store(false, Ordering::SeqCst);
+        let missed = (0..).zip(self.missed.iter()).filter(|(_, missed)| missed.swap(false, Ordering::SeqCst));
+        missed.map(|(slot, _)| slot).filter(|slot| self.state(*slot) & OPEN != 0).collect()
     }
 
     /// Waits until nothing is in flight on these slots in epochs up to this one. Call after [`Holding::close`], or new work may come.
@@ -150,7 +177,15 @@ impl Holding {
 
     /// Whether new work may begin on a slot, without keeping count of it.
     pub(crate) fn admits(&self, slot: Slot) -> bool {
-        self.state(slot) & OPEN != 0 && self.now() < self.deadline()
+        let in_time = || self.now() < self.deadline();
+        if self.state(slot) & OPEN == 0 {
+            return false;
+        }
+        in_time() || {
+            self.miss(slot);
+            // The deadline may have been put off before the note was made, which then was overlooked.
+            in_time()
+        }
     }
 
     /// How many slots are worked on.
@@ -288,6 +323,22 @@ mod tests {
         assert!(!kept.lost.is_cancelled() && kept.fence().check().is_ok());
         holding.open(SlotRange::one(1), 4);
         assert!(lost.fence().check().is_err(), "the old epoch never writes again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_turned_away_or_cut_off_for_want_of_time_is_known_by_its_slot() {
+        let holding = holding();
+        holding.open(SlotRange { start: 0, end: 3 }, 3);
+        let pass = holding.enter(0).unwrap();
+        assert!(!holding.has_missed());
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert!(!holding.admits(1) && holding.enter(2).is_none() && !holding.admits(3));
+        holding.cancel_all();
+        drop(pass);
+        holding.close(SlotRange::one(2));
+        holding.set_deadline(holding.now() + Duration::from_secs(10), MARGIN);
+        assert_eq!(holding.take_missed(), [0, 1], "what is not open comes with its opening");
+        assert!(holding.take_missed().is_empty());
     }
 
     #[tokio::test(start_paused = true)]

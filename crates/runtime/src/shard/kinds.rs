@@ -10,7 +10,7 @@ use shoal_sharding::SlotRange;
 use super::partition::{Partition, SlotSet};
 use crate::ObjectKey;
 use crate::apply::Object;
-use crate::cache::{Core, Division, Informer, Informers, Part};
+use crate::cache::{Core, Division, Filter, Informer, Informers, Part};
 use crate::watch::Scope;
 
 /// How long a barrier waits for the watch to get there by itself.
@@ -123,19 +123,30 @@ impl Kinds {
         if *before == *wanted {
             return Vec::new();
         }
-        let gains = wanted.exceeds(&before);
+        let gained = Arc::new(wanted.without(&before));
         let mut asked = Vec::new();
         for kind in self.kinds.lock().iter_mut().filter(|kind| kind.division != Division::Whole) {
             let filter = self.partition.filter(kind.division, &wanted);
-            if gains {
-                kind.asked = self.partition.part(kind.division, &wanted, kind.labels.as_deref());
-                asked.push((kind.core.clone(), kind.core.reshard(kind.asked.clone(), Some(filter))));
-            } else {
+            if gained.is_empty() {
                 // A lost slot is evicted; the server is asked for less when things have calmed down.
                 kind.core.narrow(filter);
+                continue;
             }
+            kind.asked = self.partition.part(kind.division, &wanted, kind.labels.as_deref());
+            let number = match self.alone(kind, &gained).filter(|_| !before.is_empty()) {
+                Some((part, covers)) => kind.core.gain(part, covers, kind.asked.clone(), filter),
+                None => kind.core.reshard(kind.asked.clone(), Some(filter)),
+            };
+            asked.push((kind.core.clone(), number));
         }
         asked
+    }
+
+    /// How some slots of a kind are listed alone, if the server can tell them apart.
+    fn alone(&self, kind: &Kind, slots: &Arc<SlotSet>) -> Option<(Part, Filter)> {
+        let part = self.partition.part(kind.division, slots, kind.labels.as_deref());
+        let everything = part.shard.is_none() && part.labels == kind.labels;
+        (!everything).then(|| (part, self.partition.filter_of(kind.division, slots)))
     }
 
     /// Asks the server for no more than is wanted.
@@ -145,7 +156,7 @@ impl Kinds {
             let part = self.partition.part(kind.division, &wanted, kind.labels.as_deref());
             if part != kind.asked {
                 kind.asked = part.clone();
-                kind.core.reshard(part, Some(self.partition.filter(kind.division, &wanted)));
+                kind.core.ask_for_less(part);
             }
         }
     }
@@ -178,14 +189,29 @@ impl Kinds {
         }
     }
 
-    /// Waits until every cache has seen everything that was written before this call. Those in `asked` were just told to
-    /// list, which does it.
-    pub(crate) async fn fresh(&self, asked: &[(Arc<Core>, u64)]) {
+    /// Waits until every cache has seen everything that was written to these slots before this call. Those in `asked` were just told to
+    /// list them, which does it.
+    pub(crate) async fn fresh(&self, slots: &[SlotRange], asked: &[(Arc<Core>, u64)]) {
         Kinds::listed(asked).await;
-        let all: Vec<Arc<Core>> = self.kinds.lock().iter().map(|kind| kind.core.clone()).collect();
+        let gained = Arc::new(SlotSet::of(self.partition.slots, slots.iter().copied()));
         let just_listed = |core: &Arc<Core>| asked.iter().any(|(listed, _)| Arc::ptr_eq(listed, core));
-        let barriers = all.iter().filter(|core| !just_listed(core)).map(|core| async move {
-            while let Err(fault) = core.barrier(PATIENCE).await {
+        let all: Vec<(Arc<Core>, Option<(Part, Filter)>)> = {
+            let kinds = self.kinds.lock();
+            let stale = kinds.iter().filter(|kind| !just_listed(&kind.core));
+            stale
+                .map(|kind| {
+                    let divided = kind.division != Division::Whole;
+                    (kind.core.clone(), divided.then(|| self.alone(kind, &gained)).flatten())
+                })
+                .collect()
+        };
+        let barriers = all.iter().map(|(core, alone)| async move {
+            loop {
+                let passed = match alone.clone() {
+                    Some((part, covers)) => core.barrier_of(PATIENCE, part, covers).await,
+                    None => core.barrier(PATIENCE).await,
+                };
+                let Err(fault) = passed else { return };
                 tracing::debug!(cache = core.source.path(), %fault, "a barrier failed and is tried again");
                 tokio::time::sleep(AGAIN).await;
             }
@@ -219,6 +245,8 @@ impl Kinds {
                     _ => "client",
                 },
                 "objects": kind.core.store.len(),
+                "bytes": kind.core.store.bytes(),
+                "received": kind.core.stats.received.load(std::sync::atomic::Ordering::Relaxed),
             })
         });
         shown.collect()

@@ -10,13 +10,16 @@
 //! ```
 //!
 //! `docs/sharding.md` explains the protocol. What this module adds: the deadline is checked before the queue, before each reconcile and
-//! before each write, on a clock that goes on in suspend; and a thread of its own ends the process if work does not stop in time.
+//! before each write, on a clock that goes on in suspend; a thread of its own ends the process if work does not stop in time; and
+//! coordination itself has a thread and a connection of its own.
 
+mod coordination;
 mod crd;
 mod driver;
 mod holding;
 mod kinds;
 mod metrics;
+mod moves;
 mod notify;
 mod observe;
 mod options;
@@ -51,6 +54,8 @@ use crate::gate::{Admission, Entry, Gate, Shard};
 use crate::manager::{Component, Stop};
 use crate::monotonic::Monotonic;
 use crate::watch::WatchOptions;
+pub(crate) use coordination::Connect;
+use coordination::Pulse;
 use holding::{Holding, Pass};
 pub(crate) use kinds::{Kinds, Requeue};
 pub(crate) use partition::Partition;
@@ -75,6 +80,8 @@ pub(crate) struct Shared {
     replica: Mutex<Option<Replica>>,
     nodes: watch::Sender<Vec<NodeInfo>>,
     joined: AtomicBool,
+    connect: Option<Connect>,
+    pulse: Arc<Pulse>,
 }
 
 /// What sharding needs of a manager.
@@ -83,6 +90,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) host: &'a str,
     pub(crate) config: &'a Config,
     pub(crate) client: kube::Client,
+    /// How coordination gets a client of its own; without, it uses the one above.
+    pub(crate) connect: Option<Connect>,
     pub(crate) clock: Clock,
     pub(crate) entropy: Entropy,
     pub(crate) monotonic: Monotonic,
@@ -117,6 +126,8 @@ impl Sharding {
             replica: Mutex::new(None),
             nodes: watch::Sender::default(),
             joined: AtomicBool::new(false),
+            connect: around.connect,
+            pulse: Arc::default(),
             options,
         })))
     }
@@ -220,7 +231,7 @@ impl Sharding {
                 tasks.spawn(watching);
                 Some(tasks)
             };
-            driver::run(shared, stop).await
+            coordination::run(shared, stop).await
         })
         .ready(move || ready.joined.load(Ordering::Relaxed))
         .inspect(move || shown.inspect());

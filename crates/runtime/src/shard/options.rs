@@ -19,6 +19,32 @@ use crate::config::{self, Config};
 pub(crate) type HealthCheck = Arc<dyn Fn() -> BoxFuture<'static, bool> + Send + Sync>;
 
 /// How a manager's objects are shared among its replicas.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use shoal_runtime::{Action, Context, Controller, Manager, ShardingOptions};
+///
+/// # let client = shoal_testkit::Cluster::start().await.client();
+/// // Start this program as often as you like: the replicas find each other by their Leases and share the objects.
+/// let sharing = ShardingOptions::new().slots(64).name("replica-0");
+/// let mut manager = Manager::builder("maps").client(client).embedded().sharded(sharing).build().await?;
+/// manager.add(Controller::of::<ConfigMap>("maps").reconcile(|context: Context<ConfigMap>| async move {
+///     // A fencing token for systems outside of the cluster.
+///     let _epoch = context.shard().map(|shard| shard.epoch);
+///     Ok(Action::done())
+/// }));
+/// let sharding = manager.sharding().ok_or("it is sharded")?.clone();
+/// let stopper = manager.stopper();
+/// let running = tokio::spawn(manager.run());
+/// let mine = || async { (sharding.active().iter().map(|(slots, _)| slots.len()).sum::<u32>() == 64).then_some(()) };
+/// shoal_testkit::eventually("alone, it has all slots", mine).await;
+/// stopper.stop();
+/// running.await??;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct ShardingOptions {
     pub(crate) group: Option<String>,
@@ -293,7 +319,9 @@ impl ShardingOptions {
         }
         if self.function == KeyFunction::RootOwner {
             problems.push(
-                "sharding.key: root-owner cannot be computed from one object's metadata: use uid, namespace, namespaced-name or a key of your own"
+                "sharding.key: root-owner cannot be safe, because the topmost owner does not stand in the object and can change: children go \
+                 with their owner anyway; use namespace to keep more together, uid, namespaced-name, or a key of your own \
+                 (docs/sharding.md says why)"
                     .to_owned(),
             );
         }

@@ -51,16 +51,23 @@ impl SlotSet {
         ranges_of((0..).zip(&self.0).filter(|(_, wanted)| **wanted).map(|(slot, _)| slot))
     }
 
-    /// Whether this has a slot that the other has not.
-    pub(crate) fn exceeds(&self, other: &SlotSet) -> bool {
-        self.0.iter().zip(&other.0).any(|(here, there)| *here && !there)
+    /// The slots of this that the other has not.
+    pub(crate) fn without(&self, other: &SlotSet) -> SlotSet {
+        SlotSet(self.0.iter().zip(&other.0).map(|(here, there)| *here && !there).collect())
+    }
+
+    /// Exactly these slots.
+    pub(crate) fn of(slots: SlotCount, ranges: impl IntoIterator<Item = SlotRange>) -> SlotSet {
+        let mut set = SlotSet::none(slots);
+        ranges.into_iter().flat_map(|range| range.slots()).for_each(|slot| set.set(slot, true));
+        set
     }
 
     fn is_full(&self) -> bool {
         self.0.iter().all(|wanted| *wanted)
     }
 
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         !self.0.iter().any(|wanted| *wanted)
     }
 }
@@ -101,6 +108,17 @@ impl Partition {
             Division::Owned => Arc::new(move |object| {
                 partition.slot_of_child(object).is_none_or(|slot| wanted.contains(slot))
             }),
+        }
+    }
+
+    /// Which objects of a cache are certainly of these slots.
+    pub(crate) fn filter_of(&self, division: Division, slots: &Arc<SlotSet>) -> Filter {
+        let (partition, slots) = (self.clone(), slots.clone());
+        match division {
+            Division::Owned => Arc::new(move |object| {
+                partition.slot_of_child(object).is_some_and(|slot| slots.contains(slot))
+            }),
+            _ => self.filter(division, &slots),
         }
     }
 

@@ -4,12 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shoal_sharding::{Action, Epoch, Event, SlotRange};
+use shoal_sharding::{Action, Epoch, Event, Outcome, SlotRange};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::Shared;
 use super::driver::Life;
-use super::kinds::Kinds;
 use super::observe::{Inbox, Message};
 
 /// No request is given up sooner, unless the deadline wants it.
@@ -24,7 +23,12 @@ pub(super) fn request(life: &mut Life, action: Action) {
     let timers = &life.settings.timers;
     // A request that hangs must leave time for others before the deadline.
     let limit = timers.retry_period.max(SHORTEST).min(timers.renew_deadline / 2);
+    // Renewals are one at a time, and one that is answered late is better than one that is given up.
+    let renewal_limit = (timers.renew_deadline / 2).max(limit);
     let patience = timers.renew_deadline;
+    let silence = life.shared.pulse.silence(holding.now());
+    let stands_still = silence > patience;
+    let again = timers.retry_period;
     life.tasks.spawn(async move {
         let message = match action {
             Action::List => {
@@ -48,11 +52,16 @@ pub(super) fn request(life: &mut Life, action: Action) {
                 Err(_) => None,
             },
             Action::CreateLease(record) => {
-                let outcome = records.create_lease(&record, limit).await;
+                let outcome = records.create_lease(&record, renewal_limit).await;
                 Some(Message::Event(Event::LeaseWritten { renewal: record.renewals, outcome }))
             }
             Action::RenewLease { uid, resource_version, record } => {
-                let outcome = records.replace_lease(&record, uid, resource_version, limit).await;
+                let outcome = if stands_still {
+                    tracing::error!(?silence, "this process stands still: its Lease is not renewed");
+                    Outcome::Throttled { after: again }
+                } else {
+                    records.replace_lease(&record, uid, resource_version, renewal_limit).await
+                };
                 Some(Message::Event(Event::LeaseWritten { renewal: record.renewals, outcome }))
             }
             Action::RevokeLease { uid, resource_version, record } => {
@@ -92,14 +101,15 @@ impl Life {
     /// Fills the caches for slots that shall come.
     pub(super) fn warm(&mut self, slots: Vec<(SlotRange, Epoch)>) {
         let (shared, inbox) = (self.shared.clone(), self.inbox.clone());
-        self.tasks.spawn(async move {
+        let work = async move {
             let began = Instant::now();
             shared.kinds.settled().await;
             shared.metrics.took("warm", began.elapsed().as_secs_f64());
             for (slots, epoch) in slots {
                 let _ = inbox.send(Message::Event(Event::Warmed { slots, epoch })).await;
             }
-        });
+        };
+        self.tasks.spawn_on(work, &self.main);
     }
 
     /// Tells the layer above, then reads everything anew. `asked` are caches that were just told to list.
@@ -114,15 +124,17 @@ impl Life {
             told.push(self.notifier.gained(*range, *epoch));
             range.slots().for_each(|slot| self.gained[slot as usize] = *epoch);
         }
-        self.tasks.spawn(async move {
+        let work = async move {
             let began = Instant::now();
             futures::future::join_all(told).await;
-            Kinds::fresh(&shared.kinds, &asked).await;
+            let ranges: Vec<SlotRange> = slots.iter().map(|(range, _)| *range).collect();
+            shared.kinds.fresh(&ranges, &asked).await;
             shared.metrics.took("barrier", began.elapsed().as_secs_f64());
             for (slots, epoch) in slots {
                 let _ = inbox.send(Message::Event(Event::Fresh { slots, epoch })).await;
             }
-        });
+        };
+        self.tasks.spawn_on(work, &self.main);
     }
 
     /// Takes nothing new, awaits what is in flight, tells the layer above. Work that takes too long is cut off.
@@ -135,7 +147,7 @@ impl Life {
         let limit = left.map_or(shared.options.drain_timeout, |left| left.min(shared.options.drain_timeout));
         let told: Vec<u32> = slots.slots().filter(|slot| self.gained[*slot as usize] > 0).collect();
         told.iter().for_each(|slot| self.gained[*slot as usize] = 0);
-        self.tasks.spawn(async move {
+        let work = async move {
             let began = Instant::now();
             let idle = shared.holding.idle(slots, epoch);
             tokio::pin!(idle);
@@ -152,7 +164,8 @@ impl Life {
             shared.holding.release(slots, epoch);
             shared.metrics.took("drain", began.elapsed().as_secs_f64());
             let _ = inbox.send(Message::Drained { slots, epoch }).await;
-        });
+        };
+        self.tasks.spawn_on(work, &self.main);
     }
 
     /// These slots are somebody else's: by the rules that happens only after the own time was over.

@@ -1,7 +1,7 @@
 //! Leases and the record on the API server: reads and compare-and-swap writes, in the words of the core.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -26,6 +26,8 @@ use crate::apply::fence;
 /// Reads and writes the objects of one group.
 pub(crate) struct Records {
     client: Client,
+    /// Made for coordination alone.
+    own: OnceLock<Client>,
     clock: Clock,
     pub(crate) namespace: String,
     pub(crate) group: String,
@@ -54,20 +56,26 @@ pub(crate) struct Listed {
 impl Records {
     pub(crate) fn new(client: Client, clock: Clock, namespace: &str, group: &str) -> Records {
         let (namespace, group) = (namespace.to_owned(), group.to_owned());
-        Records { client, clock, namespace, group, uids: Mutex::default() }
+        Records { client, own: OnceLock::new(), clock, namespace, group, uids: Mutex::default() }
     }
 
     /// The client of all reads and writes.
     pub(crate) fn client(&self) -> &Client {
-        &self.client
+        self.own.get().unwrap_or(&self.client)
+    }
+
+    /// From now on this client does it.
+    pub(crate) fn use_own(&self, client: Client) {
+        // A second call comes with an equal client: the first stays.
+        let _ = self.own.set(client);
     }
 
     fn leases(&self) -> Api<Lease> {
-        Api::namespaced(self.client.clone(), &self.namespace)
+        Api::namespaced(self.client().clone(), &self.namespace)
     }
 
     fn maps(&self) -> Api<DynamicObject> {
-        Api::namespaced_with(self.client.clone(), &self.namespace, &crd::resource())
+        Api::namespaced_with(self.client().clone(), &self.namespace, &crd::resource())
     }
 
     pub(crate) fn map_path(&self) -> String {
@@ -230,7 +238,7 @@ impl Records {
     ) -> Outcome {
         let Ok(mut request) = request else { return Outcome::Unknown };
         fence::limit(&mut request, limit);
-        let answer = tokio::time::timeout(limit, self.client.request::<T>(request)).await;
+        let answer = tokio::time::timeout(limit, self.client().request::<T>(request)).await;
         match answer {
             Ok(Ok(object)) => {
                 let meta = object.meta();

@@ -1,14 +1,16 @@
 //! What people are told: log entries, Events on the ShardMap, figures, and the alarm when slots are nobody's for too long.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::{Value, json};
-use shoal_sharding::{Moment, NodeInfo, NodeStatus, Reason, ReplicaId, Report, ShardMap};
+use shoal_sharding::{Fate, Moment, NodeInfo, NodeStatus, Reason, ReplicaId, Report, ShardMap, ShardMapSpec};
 
 use super::crd;
 use super::driver::Life;
 use super::metrics::{Status, Why};
+use super::moves::{Cause, Moves};
 use super::record::SeenMap;
 use crate::events::Severity;
 use crate::logging;
@@ -20,6 +22,8 @@ pub(super) struct Reporter {
     map_version: u64,
     alarmed: bool,
     nodes: BTreeMap<ReplicaId, NodeStatus>,
+    spec: Arc<ShardMapSpec>,
+    moves: Moves,
     /// Since when there are slots that nobody works on.
     unattended_since: Option<Moment>,
 }
@@ -30,25 +34,22 @@ impl Reporter {
             self.map_version = map.resource_version;
             self.map_uid.clone_from(&map.uid);
             self.alarmed = map.alarmed;
+            self.spec = map.spec.clone();
         }
     }
 
-    /// Writes down which slots changed hands.
-    pub(super) fn map_changed(before: Option<&ShardMap>, now: &ShardMap) {
-        let (mut old, mut new) = (BTreeMap::new(), BTreeMap::new());
-        for run in now.runs() {
-            let owner = run.assignment.owner.as_ref();
-            for slot in run.slots.slots() {
-                let former = before.and_then(|before| before.get(slot)?.owner.as_ref());
-                if former != owner {
-                    former.map(|former| old.insert(slot, former.to_string()));
-                    owner.map(|owner| new.insert(slot, owner.to_string()));
-                }
+    /// The last word on replicas whose Leases have ended: between two looks one can die and be revoked, or leave.
+    fn who_is_gone(&mut self, nodes: &[NodeInfo], fate: impl Fn(&ReplicaId) -> Fate) {
+        self.nodes.retain(|id, told| {
+            if nodes.iter().any(|node| node.id == *id) {
+                return true;
             }
-        }
-        if !old.is_empty() || !new.is_empty() {
-            logging::shard_change(&old, &new);
-        }
+            let last = if fate(id) == Fate::Left { NodeStatus::Leaving } else { NodeStatus::Unhealthy };
+            if *told != last {
+                logging::node_health(id.as_str(), status_word(last));
+            }
+            false
+        });
     }
 }
 
@@ -77,6 +78,49 @@ fn status_word(status: NodeStatus) -> &'static str {
 }
 
 impl Life {
+    /// Writes down which slots changed hands.
+    pub(super) fn map_changed(&mut self, now: &ShardMap) {
+        let (mut old, mut new, mut came) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        for run in now.runs() {
+            let owner = run.assignment.owner.as_ref();
+            for slot in run.slots.slots() {
+                let former = self.map.as_ref().and_then(|before| before.get(slot)?.owner.as_ref());
+                if former != owner {
+                    former.map(|former| old.insert(slot, former.to_string()));
+                    owner.map(|owner| new.insert(slot, owner.to_string()));
+                    if let Some(former) = former.filter(|_| owner == Some(&self.id)) {
+                        came.entry(former.clone()).or_insert_with(Vec::new).push(slot);
+                    }
+                }
+            }
+        }
+        if !old.is_empty() || !new.is_empty() {
+            logging::shard_change(&old, &new);
+        }
+        self.moves_came(&came);
+    }
+
+    /// Slots came from replicas that gave them away in order. Takeovers are told by who plans them.
+    fn moves_came(&mut self, came: &BTreeMap<ReplicaId, Vec<u32>>) {
+        if came.is_empty() {
+            return;
+        }
+        let replica = self.shared.replica.lock();
+        let Some(replica) = replica.as_ref() else { return };
+        let nodes = replica.nodes(self.shared.holding.now());
+        let node = |id: &ReplicaId| nodes.iter().find(|node| node.id == *id);
+        for (from, slots) in came {
+            for slot in slots {
+                let cause = match (replica.fate(from), node(from)) {
+                    (Fate::Left, _) => Cause::Shutdown,
+                    (Fate::Open, Some(giver)) => Cause::of(&self.reporter.spec, giver, node(&self.id), *slot),
+                    _ => continue,
+                };
+                self.reporter.moves.add(from, cause, 1);
+            }
+        }
+    }
+
     /// Tells what the core reports. How many slots a new move is about.
     pub(super) fn report(&self, report: &Report) -> u32 {
         match report {
@@ -147,7 +191,9 @@ impl Life {
         let (nodes, map) = {
             let replica = self.shared.replica.lock();
             let Some(replica) = replica.as_ref() else { return };
-            (replica.nodes(now), replica.map().cloned())
+            let nodes = replica.nodes(now);
+            self.reporter.who_is_gone(&nodes, |id| replica.fate(id));
+            (nodes, replica.map().cloned())
         };
         let metrics = &self.shared.metrics;
         metrics.nodes.set(i64::try_from(nodes.len()).unwrap_or(i64::MAX));
@@ -161,7 +207,6 @@ impl Life {
                 logging::node_health(node.id.as_str(), status_word(node.status));
             }
         }
-        self.reporter.nodes.retain(|id, _| nodes.iter().any(|node| node.id == *id));
         let same = |a: &NodeInfo, b: &NodeInfo| (&a.id, a.status, &a.shards) == (&b.id, b.status, &b.shards);
         self.shared.nodes.send_if_modified(|known| {
             let news = known.len() != nodes.len() || !known.iter().zip(&nodes).all(|(a, b)| same(a, b));
@@ -171,6 +216,10 @@ impl Life {
             news
         });
         let Some(map) = map else { return };
+        let owns = nodes.iter().any(|node| node.id == self.id && !node.shards.is_empty());
+        for message in self.reporter.moves.over(&self.id, owns) {
+            self.tell(Severity::Normal, "Moved", &message);
+        }
         let lives =
             |id: &ReplicaId| nodes.iter().any(|node| node.id == *id && node.status != NodeStatus::Unhealthy);
         let orphans: u32 =
@@ -214,5 +263,37 @@ impl Life {
         self.tasks.spawn(async move {
             records.write_conditions(conditions, version, limit).await;
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shoal_testkit::CapturedLog;
+
+    use super::*;
+    use crate::config::Logging;
+
+    #[test]
+    fn who_vanishes_between_two_looks_is_logged_as_lost_or_as_having_left() {
+        let log = CapturedLog::new();
+        let clock = shoal_objects::Clock::system();
+        let (subscriber, _level) =
+            logging::subscriber(&Logging::default(), clock, log.writer(), Vec::new()).unwrap();
+        let mut reporter = Reporter::default();
+        for (name, status) in [
+            ("crashed", NodeStatus::Healthy),
+            ("left", NodeStatus::Healthy),
+            ("seen-unwell", NodeStatus::Unhealthy),
+            ("seen-leaving", NodeStatus::Leaving),
+        ] {
+            reporter.nodes.insert(name.into(), status);
+        }
+        let leaves = |id: &ReplicaId| ["left", "seen-leaving"].contains(&id.as_str());
+        let fate = |id: &ReplicaId| if leaves(id) { Fate::Left } else { Fate::Lost };
+        tracing::subscriber::with_default(subscriber, || reporter.who_is_gone(&[], fate));
+        let lines = log.lines();
+        let told: Vec<_> = lines.iter().map(|line| (&line["node_id"], &line["status"])).collect();
+        assert_eq!(told, [(&json!("crashed"), &json!("Unhealthy")), (&json!("left"), &json!("Leaving"))]);
+        assert!(reporter.nodes.is_empty());
     }
 }

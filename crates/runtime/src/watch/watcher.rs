@@ -93,6 +93,21 @@ pub struct Change {
     pub record: Record,
 }
 
+#[cfg(test)]
+impl Change {
+    /// A change as it would come.
+    pub(crate) fn of(kind: Kind, name: &str, version: u64) -> Change {
+        let text = format!(
+            r#"{{"metadata":{{"name":"{name}","uid":"uid-of-{name}","resourceVersion":"{version}"}},"data":{{}}}}"#
+        );
+        let bytes = Bytes::from(text);
+        let trim = Trim { managed_fields: false, all_but_metadata: false };
+        let mut scanner = super::span::Scanner::new(&bytes);
+        let record = Record::scan(&bytes, &mut scanner, trim).unwrap_or_default();
+        Change { kind, record }
+    }
+}
+
 /// What a watcher tells.
 #[derive(Debug)]
 pub enum Step {
@@ -143,6 +158,7 @@ pub struct Watcher {
     just_listed: bool,
     /// Streamed lists in a row that broke off. Pages survive that, a stream begins anew.
     broken_streams: u32,
+    received: u64,
 }
 
 enum State {
@@ -184,6 +200,7 @@ impl Watcher {
             older_lists: 0,
             just_listed: false,
             broken_streams: 0,
+            received: 0,
             options,
         }
     }
@@ -195,11 +212,37 @@ impl Watcher {
         self.rest_until = None;
     }
 
+    /// Waits no longer after a failure. What was followed is followed on; nothing is listed for that.
+    pub fn hurry(&mut self) {
+        self.rest_until = None;
+        self.backoff.reset();
+    }
+
     /// Watches another part from now on, by shard selector or labels; begins a new list with the next step.
     pub fn reshard(&mut self, shard: Option<String>, labels: Option<String>) {
         self.source.scope.shard = shard;
         self.source.scope.labels = labels;
         self.list_again();
+    }
+
+    /// Watches another part from now on, and goes on from this revision without a list. Whoever asks for that has everything of the new
+    /// part up to there. Where a list is under way, it begins anew.
+    pub fn resume_with(&mut self, shard: Option<String>, labels: Option<String>, from: Revision) {
+        let told = |step: &Step| matches!(step, Step::Begin { .. } | Step::Complete { .. });
+        let listing = match &self.state {
+            State::Start | State::List { .. } => true,
+            State::Follow(open) => open.initial,
+            State::Resume => self.revision.is_none(),
+        };
+        if listing || self.ready.iter().any(told) {
+            return self.reshard(shard, labels);
+        }
+        self.source.scope.shard = shard;
+        self.source.scope.labels = labels;
+        // What is ready comes again.
+        self.ready.clear();
+        self.revision = Some(from);
+        self.state = State::Resume;
     }
 
     /// The moment that the list under way will show, as far as it is known.
@@ -208,6 +251,16 @@ impl Watcher {
             State::List { revision, .. } => Some(revision),
             _ => None,
         }
+    }
+
+    /// Whether a shard selector is asked for.
+    pub fn selects(&self) -> bool {
+        self.source.scope.shard.is_some()
+    }
+
+    /// Bytes of pages and events so far.
+    pub fn received(&self) -> u64 {
+        self.received
     }
 
     /// Whether lists are streamed, as far as is known.
@@ -303,6 +356,7 @@ impl Watcher {
         let whole = async { collect(send(&self.client, request).await?, limit).await };
         let bytes = within("page", self.options.list_timeout, whole).await?;
         let page = answer::page(&bytes, self.trim())?;
+        self.received += bytes.len() as u64;
         self.adapt_page_size(bytes.len());
         let (revision, shard) = match std::mem::replace(&mut self.state, State::Start) {
             State::List { revision, shard, .. } => (revision, shard),
@@ -413,6 +467,7 @@ impl Watcher {
         if lines.is_empty() {
             return self.ended();
         }
+        self.received += lines.iter().map(|line| line.len() as u64 + 1).sum::<u64>();
         let mut changes = Vec::with_capacity(lines.len());
         for line in &lines {
             match answer::event(line, trim) {

@@ -18,12 +18,14 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
 use futures::FutureExt;
-use parking_lot::{Mutex, RwLock};
-use tokio::sync::Semaphore;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -134,20 +136,29 @@ pub struct Stopped {
 pub struct Workers<K> {
     shared: Arc<Shared<K>>,
     tasks: JoinSet<()>,
+    /// What a worker does at its desk.
+    work: Box<dyn Fn(Arc<Desk<K>>) -> BoxFuture<'static, ()> + Send + Sync>,
 }
 
 /// What workers and inspection share.
 pub(crate) struct Shared<K> {
     name: String,
     queue: Queue<K>,
-    settings: RwLock<Settings>,
+    settings: watch::Sender<Settings>,
     journeys: Journeys<K>,
     limit: Option<Arc<Semaphore>>,
     cancelled: Arc<CancellationToken>,
     meters: Meters,
     failures: Failures<K>,
-    /// One per worker.
-    in_flight: Vec<Mutex<Option<Running<K>>>>,
+    desks: Mutex<Vec<Arc<Desk<K>>>>,
+}
+
+/// Where one worker works.
+struct Desk<K> {
+    number: usize,
+    running: Mutex<Option<Running<K>>>,
+    /// A worker is there. Changed only while all desks are locked.
+    taken: AtomicBool,
 }
 
 struct Running<K> {
@@ -165,24 +176,50 @@ where
         R: Fn(Job<K>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<Action>> + Send + 'static,
     {
-        let count = plan.settings.max_concurrent.max(1);
         let shared = Arc::new(Shared {
             meters: plan.metrics.of(&plan.name),
             name: plan.name,
             queue: plan.queue,
-            settings: RwLock::new(plan.settings),
+            settings: watch::Sender::new(plan.settings),
             journeys: plan.journeys,
             limit: plan.limit,
             cancelled: Arc::default(),
             failures: Failures::default(),
-            in_flight: (0..count).map(|_| Mutex::new(None)).collect(),
+            desks: Mutex::default(),
         });
-        let reconcile = Arc::new(reconcile);
-        let mut tasks = JoinSet::new();
-        for worker in 0..count {
-            tasks.spawn(work(shared.clone(), reconcile.clone(), worker));
+        let (office, reconcile) = (shared.clone(), Arc::new(reconcile));
+        let work = move |desk| work(office.clone(), reconcile.clone(), desk).boxed();
+        let mut workers = Workers { shared, tasks: JoinSet::new(), work: Box::new(work) };
+        workers.hire();
+        workers
+    }
+
+    /// Starts more workers when the settings ask for more; surplus ones end by themselves. Never ends.
+    pub async fn tend(&mut self) {
+        let mut settings = self.shared.settings.subscribe();
+        loop {
+            settings.mark_unchanged();
+            self.hire();
+            if settings.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
         }
-        Workers { shared, tasks }
+    }
+
+    /// As many workers as the settings say, at least.
+    fn hire(&mut self) {
+        while self.tasks.try_join_next().is_some() {}
+        let count = self.shared.settings().max_concurrent.max(1);
+        let mut desks = self.shared.desks.lock();
+        for number in desks.len()..count {
+            let (running, taken) = (Mutex::new(None), AtomicBool::new(false));
+            desks.push(Arc::new(Desk { number, running, taken }));
+        }
+        for desk in &desks[..count] {
+            if !desk.taken.swap(true, Ordering::Relaxed) {
+                self.tasks.spawn((self.work)(desk.clone()));
+            }
+        }
     }
 
     /// A handle for inspection, valid beyond the workers.
@@ -245,33 +282,68 @@ impl<K> Clone for Inspector<K> {
 }
 
 impl<K> Inspector<K> {
-    /// From the next reconcile on, this is how long one may take and how often it is tried again. The number of workers
-    /// stays.
+    /// From the next reconcile on, this is how many run at once, how long one may take and how often it is tried again.
+    /// More workers come only where [`Workers::tend`] runs.
     pub fn set(&self, settings: Settings) {
-        *self.shared.settings.write() = settings;
+        self.shared.settings.send_replace(settings);
+    }
+}
+
+/// The settings as one worker knows them: a look at them takes no lock that others want.
+struct Rules {
+    changes: watch::Receiver<Settings>,
+    known: Settings,
+}
+
+impl Rules {
+    fn now(&mut self) -> Settings {
+        if self.changes.has_changed().unwrap_or(false) {
+            self.read();
+        }
+        self.known
+    }
+
+    fn read(&mut self) {
+        self.known = *self.changes.borrow_and_update();
     }
 }
 
 impl<K> Shared<K> {
     fn settings(&self) -> Settings {
-        *self.settings.read()
+        *self.settings.borrow()
+    }
+
+    /// Whether fewer workers are wanted than there are at desks up to this one; then it is free.
+    fn leaves(&self, desk: &Desk<K>) -> bool {
+        let _all = self.desks.lock();
+        // Who hires looks under this lock: it finds a free desk or a worker who stays.
+        let surplus = desk.number >= self.settings().max_concurrent.max(1);
+        desk.taken.store(!surplus, Ordering::Relaxed);
+        surplus
+    }
+
+    /// What each worker does, as `look` sees it.
+    fn running<T>(&self, look: impl Fn(&Running<K>) -> T) -> Vec<T> {
+        let desks = self.desks.lock();
+        desks.iter().filter_map(|desk| desk.running.lock().as_ref().map(&look)).collect()
     }
 }
 
 impl<K: Display> Shared<K> {
     fn running_keys(&self) -> Vec<String> {
-        self.in_flight.iter().filter_map(|slot| Some(slot.lock().as_ref()?.taken.key().to_string())).collect()
+        self.running(|running| running.taken.key().to_string())
     }
 }
 
-/// One worker, until the queue ends.
-async fn work<K, R, F>(shared: Arc<Shared<K>>, reconcile: Arc<R>, worker: usize)
+/// One worker, until the queue ends or fewer are wanted.
+async fn work<K, R, F>(shared: Arc<Shared<K>>, reconcile: Arc<R>, desk: Arc<Desk<K>>)
 where
     K: Clone + Ord + Display,
     R: Fn(Job<K>) -> F,
     F: Future<Output = Result<Action>>,
 {
-    while let Some(taken) = shared.queue.get().await {
+    let mut rules = Rules { changes: shared.settings.subscribe(), known: shared.settings() };
+    while let Some(taken) = shared.next(&desk, &mut rules).await {
         let _permit = match &shared.limit {
             // Nobody closes it.
             Some(limit) => limit.acquire().await.ok(),
@@ -280,8 +352,8 @@ where
         let since = Instant::now();
         let span = shared.journeys.reconcile(&shared.name, &taken);
         let job = shared.job(&taken);
-        let place = Place::take(&shared.in_flight[worker], Running { taken, since });
-        let outcome = run(&*reconcile, job, shared.settings().timeout).instrument(span.clone()).await;
+        let place = Place::take(&desk.running, Running { taken, since });
+        let outcome = run(&*reconcile, job, rules.now().timeout).instrument(span.clone()).await;
         shared.meters.time.observe(since.elapsed().as_secs_f64());
         if let Some(taken) = place.leave() {
             span.in_scope(|| outcome::settle(&shared, taken, outcome));
@@ -292,6 +364,23 @@ where
 }
 
 impl<K: Clone> Shared<K> {
+    /// The next key. None when the queue has ended or the worker is not wanted any more.
+    async fn next(&self, desk: &Desk<K>, rules: &mut Rules) -> Option<Taken<K>> {
+        loop {
+            if desk.number >= rules.now().max_concurrent.max(1) && self.leaves(desk) {
+                return None;
+            }
+            if let Some(taken) = self.queue.try_get() {
+                return Some(taken);
+            }
+            tokio::select! {
+                biased;
+                Ok(()) = rules.changes.changed() => rules.read(),
+                taken = self.queue.get() => return taken,
+            }
+        }
+    }
+
     fn job(&self, taken: &Taken<K>) -> Job<K> {
         Job {
             key: taken.key().clone(),

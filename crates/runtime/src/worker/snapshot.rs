@@ -66,18 +66,15 @@ impl<K: Display + Ord + Clone> Inspector<K> {
     pub fn in_flight(&self) -> Vec<InFlight> {
         let now = Instant::now();
         let timeout = self.shared.settings().timeout;
-        let running = self.shared.in_flight.iter().filter_map(|slot| {
-            let slot = slot.lock();
-            let running = slot.as_ref()?;
+        self.shared.running(|running| {
             let time = now.saturating_duration_since(running.since);
-            Some(InFlight {
+            InFlight {
                 key: running.taken.key().to_string(),
                 seconds: time.as_secs_f64(),
                 retries: running.taken.retries(),
                 overdue: time > timeout,
-            })
-        });
-        running.collect()
+            }
+        })
     }
 
     /// Everything, with at most so many keys of each sort.
@@ -97,7 +94,7 @@ impl<K: Display + Ord + Clone> Inspector<K> {
         });
         WorkerSnapshot {
             controller: self.shared.name.clone(),
-            workers: self.shared.in_flight.len(),
+            workers: self.shared.settings().max_concurrent.max(1),
             in_flight: self.in_flight(),
             failing,
             parked,

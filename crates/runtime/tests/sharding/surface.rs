@@ -1,19 +1,36 @@
 //! What the layer above and people see: notifications, fences, handlers, figures, settings.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
 use kube::ResourceExt;
-use kube::api::{Api, ListParams};
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use shoal_runtime::config::{LogFormat, Logging};
+use shoal_runtime::config::Logging;
 use shoal_runtime::logging;
 use shoal_runtime::shard::{NodeInfo, NodeStatus, Reassigned, ShardListener, Shards};
 use shoal_runtime::{Action, Context, Controller, Manager, ResourceHandler, Result};
+use shoal_testkit::CapturedLog;
 
 use crate::harness::{Notes, Replica, SLOTS, World, config, options, settled, within};
+
+/// A controller that takes notes.
+fn noting<F: Future<Output = ()> + Send + 'static>(
+    notes: &Notes,
+    act: impl Fn(Context<ConfigMap>, Notes) -> F + Send + Sync + 'static,
+) -> Controller {
+    let notes = notes.clone();
+    Controller::of::<ConfigMap>("maps").with_labels("app=test").reconcile(move |context| {
+        let acting = act(context, notes.clone());
+        async move {
+            acting.await;
+            Ok(Action::done())
+        }
+    })
+}
 
 struct Listener {
     notes: Notes,
@@ -44,17 +61,10 @@ async fn the_layer_above_is_told_before_the_first_and_after_the_last_reconcile()
     world.create(20).await;
     let notes = Notes::default();
     let start = async |name: &'static str| {
-        let seen = notes.clone();
-        let controller = Controller::of::<ConfigMap>("maps").with_labels("app=test").reconcile(
-            move |_: Context<ConfigMap>| {
-                let seen = seen.clone();
-                async move {
-                    seen.lock().push(format!("{name} works"));
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                    Ok(Action::done())
-                }
-            },
-        );
+        let controller = noting(&notes, move |_, seen| async move {
+            seen.lock().push(format!("{name} works"));
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        });
         let listener = Listener { notes: notes.clone(), name };
         world.replica_with(options(name).listener(listener, Duration::from_secs(5)), controller).await
     };
@@ -84,28 +94,21 @@ async fn work_that_is_lost_cannot_write_any_more_by_any_way() {
     let world = World::new().await;
     world.create(1).await;
     let notes = Notes::default();
-    let seen = notes.clone();
-    let controller = Controller::of::<ConfigMap>("maps").with_labels("app=test").reconcile(
-        move |context: Context<ConfigMap>| {
-            let seen = seen.clone();
-            async move {
-                let Some(map) = context.object() else { return Ok(Action::done()) };
-                let epoch = context.shard().map(|shard| shard.epoch).unwrap_or_default();
-                let (writer, key) = (context.writer().clone(), context.key().clone());
-                // A task that outlives its reconcile.
-                tokio::spawn(async move {
-                    tokio::time::sleep(Duration::from_secs(15)).await;
-                    let result = writer
-                        .modify::<ConfigMap>(&key, Some(&map), |map| {
-                            map.data.get_or_insert_default().insert("late".to_owned(), "x".to_owned());
-                        })
-                        .await;
-                    seen.lock().push(format!("epoch {epoch}: {}", result.is_ok()));
-                });
-                Ok(Action::done())
-            }
-        },
-    );
+    let controller = noting(&notes, |context, seen| async move {
+        let Some(map) = context.object() else { return };
+        let epoch = context.shard().map(|shard| shard.epoch).unwrap_or_default();
+        let (writer, key) = (context.writer().clone(), context.key().clone());
+        // A task that outlives its reconcile.
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(15)).await;
+            let result = writer
+                .modify::<ConfigMap>(&key, Some(&map), |map| {
+                    map.data.get_or_insert_default().insert("late".to_owned(), "x".to_owned());
+                })
+                .await;
+            seen.lock().push(format!("epoch {epoch}: {}", result.is_ok()));
+        });
+    });
     let a = world.replica_with(options("a"), controller).await;
     settled(&[&a]).await;
     a.cut_off();
@@ -122,19 +125,12 @@ async fn sharded_work_must_name_what_it_creates() {
     let world = World::new().await;
     world.create(1).await;
     let notes = Notes::default();
-    let seen = notes.clone();
-    let controller = Controller::of::<ConfigMap>("maps").with_labels("app=test").reconcile(
-        move |context: Context<ConfigMap>| {
-            let seen = seen.clone();
-            async move {
-                let nameless = json!({"metadata": {"generateName": "x-", "namespace": "default"}});
-                let nameless: ConfigMap = serde_json::from_value(nameless).unwrap();
-                let result = context.writer().create(&nameless).await;
-                seen.lock().push(result.err().map(|error| error.to_string()).unwrap_or_default());
-                Ok(Action::done())
-            }
-        },
-    );
+    let controller = noting(&notes, |context, seen| async move {
+        let nameless = json!({"metadata": {"generateName": "x-", "namespace": "default"}});
+        let nameless: ConfigMap = serde_json::from_value(nameless).unwrap();
+        let result = context.writer().create(&nameless).await;
+        seen.lock().push(result.err().map(|error| error.to_string()).unwrap_or_default());
+    });
     let a = world.replica_with(options("a"), controller).await;
     within(30, "it was tried", || !notes.lock().is_empty()).await;
     assert!(notes.lock()[0].contains("generateName"), "{:?}", notes.lock());
@@ -279,27 +275,12 @@ async fn settings_that_are_not_safe_are_refused_by_key_before_anything_starts() 
     assert!(error.contains("node.nodeTimeout"), "{error}");
 }
 
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn what_moves_and_who_is_well_is_logged_and_can_be_watched() {
     let world = World::new().await;
-    let log = Log::default();
-    let (written, settings) = (log.clone(), Logging { level: "info".to_owned(), format: LogFormat::Json });
+    let log = CapturedLog::new();
     let (subscriber, _level) =
-        logging::subscriber(&settings, world.cluster.clock(), move || written.clone(), Vec::new()).unwrap();
+        logging::subscriber(&Logging::default(), world.cluster.clock(), log.writer(), Vec::new()).unwrap();
     let _guard = tracing::subscriber::set_default(subscriber);
 
     let a = world.replica("a").await;
@@ -320,22 +301,33 @@ async fn what_moves_and_who_is_well_is_logged_and_can_be_watched() {
         .unwrap()
         .len();
     assert_eq!(seen, 2);
+    // Replicas look at each other once in each retry period.
+    let look = || tokio::time::sleep(2 * config().state.retry_period);
     b.crash().await;
-    within(60, "b is seen unwell", || {
-        let unwell = |node: &NodeInfo| &*node.name == "b" && node.status == NodeStatus::Unhealthy;
-        a.sharding.nodes().iter().any(unwell)
-    })
-    .await;
     settled(&[&a]).await;
+    look().await;
+    let c = world.replica("c").await;
+    settled(&[&a, &c]).await;
+    look().await;
+    let third = c.sharding.id().unwrap().to_string();
+    c.stop().await;
+    settled(&[&a]).await;
+    look().await;
+    a.stop().await;
 
-    let text = String::from_utf8(log.0.lock().clone()).unwrap();
-    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines = log.lines();
     let health: Vec<(&Value, &Value)> = lines
         .iter()
         .filter(|line| line["message"] == "Node health status changed")
         .map(|line| (&line["node_id"], &line["status"]))
         .collect();
-    assert!(health.contains(&(&json!(second), &json!("Healthy"))), "{health:?}");
+    let of = |id: &str| -> Vec<&Value> {
+        health.iter().filter(|(node, _)| *node == id).map(|(_, status)| *status).collect()
+    };
+    // Whoever is seen well is seen going, and how: by a crash or in order.
+    assert_eq!(of(&second).last(), Some(&&json!("Unhealthy")), "{health:?}");
+    assert!(of(&second).contains(&&json!("Healthy")), "{health:?}");
+    assert_eq!(of(&third).last(), Some(&&json!("Leaving")), "{health:?}");
     let moved = |from: &str, to: &str| {
         lines.iter().filter(|line| line["message"] == "Shard assignment changed").any(|line| {
             let old = line["old_assignment"].as_object().unwrap();
@@ -345,5 +337,61 @@ async fn what_moves_and_who_is_well_is_logged_and_can_be_watched() {
                 && !new.is_empty()
         })
     };
-    assert!(moved(&first, &second) && moved(&second, &first), "{text}");
+    assert!(moved(&first, &second) && moved(&second, &first), "{}", log.text());
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_planned_move_is_one_event_on_the_record() {
+    let world = World::new().await;
+    let events: Api<Event> = Api::default_namespaced(world.client());
+    let told = async || -> BTreeSet<String> {
+        // Longer than a batch may be quiet.
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        let all = events.list(&ListParams::default().fields("reason=Moved")).await.unwrap();
+        let about = |event: &Event| event.involved_object.kind.as_deref() == Some("ShardMap");
+        assert!(all.iter().all(|event| about(event) && event.count == Some(1)), "{all:?}");
+        all.into_iter().filter_map(|event| event.message).collect()
+    };
+    let ask = async |spec: Value| {
+        let wish = Patch::Merge(json!({"spec": spec}));
+        world.shard_maps().patch("web", &PatchParams::default(), &wish).await.unwrap();
+    };
+    let a = world.replica("a").await;
+    settled(&[&a]).await;
+    assert!(told().await.is_empty());
+    let b = world.replica("b").await;
+    settled(&[&a, &b]).await;
+    let (first, second) = (a.sharding.id().unwrap(), b.sharding.id().unwrap());
+    let mut expected = BTreeSet::from([format!("moved 16 slots from {first} to {second}: join")]);
+    assert_eq!(told().await, expected);
+
+    ask(json!({"cordoned": ["b"]})).await;
+    within(60, "b has nothing", || b.slots() == 0 && a.slots() == SLOTS).await;
+    expected.insert(format!("moved 16 slots from {second} to {first}: drain"));
+    assert_eq!(told().await, expected);
+
+    ask(json!({"cordoned": null})).await;
+    settled(&[&a, &b]).await;
+    expected.insert(format!("moved 16 slots from {first} to {second}: rebalance"));
+    assert_eq!(told().await, expected);
+
+    let theirs = b.sharding.active()[0].0.start;
+    ask(json!({"pins": [{"slots": format!("{theirs}-{theirs}"), "replica": "a"}]})).await;
+    within(60, "a has it", || a.sharding.active().iter().any(|(range, _)| range.contains(theirs))).await;
+    let now = told().await;
+    assert!(now.contains(&format!("moved 1 slots from {second} to {first}: move")), "{now:?}");
+
+    let left = b.slots();
+    b.stop().await;
+    settled(&[&a]).await;
+    let now = told().await;
+    assert!(now.contains(&format!("moved {left} slots from {second} to {first}: shutdown")), "{now:?}");
+
+    let c = world.replica("c").await;
+    settled(&[&a, &c]).await;
+    let before = told().await;
+    c.crash().await;
+    settled(&[&a]).await;
+    assert_eq!(told().await, before, "a takeover is not a planned move");
+    a.stop().await;
 }

@@ -78,6 +78,9 @@ impl Replica {
     }
 
     /// Ends Leases that have been silent for long enough.
+    ///
+    /// Whoever could not renew its own Lease knows nothing about the others: the server was away, most likely for all of them. So
+    /// they get as long to renew as any replica has; else the first to come back would end everybody else.
     pub(super) fn revoke_silent(&mut self, now: Moment, out: &mut Vec<Action>) {
         if now < self.next_expiry {
             return;
@@ -88,9 +91,13 @@ impl Replica {
         }
         self.coordinator.revoking = None;
         let turn = self.settings.timers.retry_period * self.rank(now);
+        let chance = match self.resumed {
+            resumed if resumed == Moment::default() => resumed,
+            resumed => resumed + self.settings.timers.renew_deadline,
+        };
         let mut next = Moment::NEVER;
         for (id, member) in self.members.iter().filter(|(id, member)| **id != self.id && !member.revoked) {
-            let due = member.expires(&self.settings.timers, self.guards) + turn;
+            let due = member.expires(&self.settings.timers, self.guards).max(chance) + turn;
             if now < due {
                 next = next.min(due);
                 continue;

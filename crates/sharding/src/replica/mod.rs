@@ -11,7 +11,7 @@ use crate::guards::{Guard, Guards};
 use crate::identity::ReplicaId;
 use crate::lease::{LeaseObject, LeaseRecord, NodeStatus};
 use crate::map::{Defect, Observed, ShardMap};
-use crate::members::{Members, NodeInfo};
+use crate::members::{Fate, Members, NodeInfo};
 use crate::plan::{Plan, ShardMapSpec};
 use crate::settings::Settings;
 use crate::slots::{Epoch, Slot, SlotRange};
@@ -43,6 +43,8 @@ pub struct Replica {
     /// Something must be told to the others at once.
     urgent: bool,
     fenced: bool,
+    /// When this replica last came back after its time had been over.
+    resumed: Moment,
     /// Everything was let go because the time for leaving is over.
     hurried: bool,
     healthy: bool,
@@ -112,6 +114,7 @@ impl Replica {
             next_renewal: Moment::NEVER,
             urgent: false,
             fenced: false,
+            resumed: Moment::default(),
             hurried: false,
             healthy: true,
             members: Members::default(),
@@ -153,6 +156,11 @@ impl Replica {
         self.members.nodes(self.map().map(|map| &**map), now)
     }
 
+    /// What became of a replica.
+    pub fn fate(&self, id: &ReplicaId) -> Fate {
+        self.members.fate(id)
+    }
+
     /// Whether this life is over.
     pub fn is_over(&self) -> bool {
         self.life == Life::Over
@@ -187,6 +195,7 @@ impl Replica {
         if self.life == Life::Over {
             return;
         }
+        let deadline = self.tenure.deadline();
         match event {
             Event::Lease(lease) => self.saw_lease(&lease, now, out),
             Event::LeaseGone { replica, resource_version } => {
@@ -225,6 +234,9 @@ impl Replica {
                 loads.truncate(32);
                 self.record.loads = loads;
             }
+        }
+        if self.tenure.deadline() > deadline && now >= deadline && deadline > Moment::default() {
+            self.resumed = now;
         }
         self.go_on(now, out);
     }

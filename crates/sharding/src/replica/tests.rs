@@ -357,3 +357,42 @@ fn nothing_that_arrives_in_any_order_makes_it_panic() {
     }
     assert_eq!(bench.replica.may_work(u32::MAX, bench.now), None);
 }
+
+/// How often another's Lease was ended.
+fn revocations(bench: &Bench) -> usize {
+    bench.log.iter().filter(|action| matches!(action, Action::RevokeLease { .. })).count()
+}
+
+#[test]
+fn whoever_comes_back_first_after_an_outage_does_not_end_the_others() {
+    let mut bench = Bench::running();
+    let other = bench.other("z", |_| {});
+    bench.tell(other);
+    // Nobody reaches the server for longer than a Lease lasts.
+    bench.silent = true;
+    bench.wait(20);
+    bench.silent = false;
+    bench.replica.renewing = false;
+    bench.wait(4);
+    assert!(bench.works() > 0, "this one is back");
+    assert_eq!(revocations(&bench), 0, "the other was out as well");
+    let back = bench.other("z", |record| record.renewals += 1);
+    bench.tell(back);
+    bench.wait(14);
+    assert_eq!(revocations(&bench), 0, "it came back");
+    bench.wait(4);
+    assert_eq!(revocations(&bench), 1, "silence without an outage is still an end");
+}
+
+#[test]
+fn a_replica_that_does_not_come_back_after_an_outage_is_ended_within_a_lease() {
+    let mut bench = Bench::running();
+    let other = bench.other("z", |_| {});
+    bench.tell(other);
+    bench.silent = true;
+    bench.wait(20);
+    bench.silent = false;
+    bench.replica.renewing = false;
+    bench.wait(15);
+    assert_eq!(revocations(&bench), 1);
+}

@@ -100,6 +100,24 @@ pub fn in_shell(before: &str, arguments: &[&str]) -> Command {
     command
 }
 
+/// What a subcommand prints.
+pub fn prints(arguments: &[&str]) -> String {
+    let output = Command::new(SHOAL).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The objects of YAML documents.
+pub fn objects(yaml: &str) -> Vec<Value> {
+    let documents = yaml.split("---\n").filter(|document| !document.trim().is_empty());
+    documents.map(|document| serde_saphyr::from_str(document).unwrap()).collect()
+}
+
+/// The one of a kind.
+pub fn of_kind<'a>(objects: &'a [Value], kind: &str) -> &'a Value {
+    objects.iter().find(|object| object["kind"] == kind).unwrap()
+}
+
 /// The one line of a start that fails.
 pub fn fails(arguments: &[&str]) -> String {
     let mut command = Command::new(SHOAL);

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use super::command::{Counts, run_reporting};
+use super::command::{Counts, FAILED, run_reporting};
 use super::tools::Tools;
 use crate::server::{Mode, Server};
 use crate::workspace::{Profile, Workspace};
@@ -71,7 +71,7 @@ where
             let Some((name, job)) = next else { return counts };
             counts += job().unwrap_or_else(|error| {
                 println!("FAILED {name}: {error:#}");
-                Counts { passed: 0, failed: 1 }
+                FAILED
             });
         }
     };
@@ -79,7 +79,7 @@ where
         let running: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
         let mut total = Counts::default();
         for worker in running {
-            total += worker.join().unwrap_or(Counts { passed: 0, failed: 1 });
+            total += worker.join().unwrap_or(FAILED);
         }
         total
     })

@@ -9,74 +9,99 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::trail::Fact;
-use super::verdict::Figures;
+use super::verdict::{Figures, Scale};
 use super::{PATIENCE, Play, trail};
 
 /// How long nothing happens while the writes of coordination are counted.
 const CALM: Duration = Duration::from_secs(6);
-
-/// All objects changed at once, and what it took to bring them up to date.
-#[derive(Clone, Copy, Debug)]
-pub struct Burst {
-    /// Reconciles with a write per second.
-    rate: f64,
-    /// CPU time of replicas and API server for one of them.
-    cpu: Duration,
-}
+/// Replicas write down what they hold once a second.
+const NOTED: Duration = Duration::from_millis(1_500);
+/// Up to so many replicas are looked at.
+const MOST: usize = 8;
+/// What coordination writes.
+const COORDINATION: [&str; 2] = ["leases", "shardmaps"];
 
 impl Play<'_> {
-    /// Changes every object at once and waits until all are up to date.
-    pub async fn burst(&mut self) -> anyhow::Result<Burst> {
+    /// All figures, from one replica to eight; `most` stay.
+    pub async fn measure(&mut self, most: usize) -> anyhow::Result<()> {
         self.load.pause(true);
-        self.load.settled(PATIENCE).await?;
-        sleep(Duration::from_secs(1)).await;
-        let cpu = |play: &Play<'_>| play.fleet.cpu() + play.server.process.cpu().unwrap_or_default();
-        let (began, before) = (Instant::now(), cpu(self));
-        let objects = self.load.change_all().await;
-        self.load.settled(PATIENCE * 4).await?;
-        let (took, used) = (began.elapsed(), cpu(self) - before);
-        self.load.pause(false);
-        let rate = f64::from(objects) / took.as_secs_f64();
-        self.stage.say(&format!("  {objects} objects brought up to date in {:.1} s", took.as_secs_f64()));
-        Ok(Burst { rate, cpu: used / objects.max(1) })
-    }
-
-    /// All figures, with all replicas at rest.
-    pub async fn measure(&mut self, replicas: usize, objects: u32) -> anyhow::Result<()> {
-        let all = self.burst().await?;
-        let one = self.burst.context("one replica was not measured")?;
-        self.load.pause(true);
-        self.load.settled(PATIENCE).await?;
+        let mut scales = vec![self.burst().await?];
+        let mut rewritten = 0;
+        for replicas in 2..=MOST.max(most) {
+            let from = std::fs::metadata(&self.server.audit)?.len();
+            self.fleet.start("1")?;
+            self.at_rest(replicas).await?;
+            rewritten += writes(&self.server.audit, from, &["configmaps"])?;
+            scales.push(self.burst().await?);
+        }
+        let leaving: Vec<usize> = self.fleet.running().into_iter().skip(most).collect();
+        leaving.iter().for_each(|at| self.fleet.ask_to_leave(*at));
+        for at in leaving {
+            self.fleet.left(at, PATIENCE).await?;
+        }
+        self.at_rest(most).await?;
+        let created = self.load.creation_takes("after").await?;
         sleep(Duration::from_secs(2)).await;
         let from = std::fs::metadata(&self.server.audit)?.len();
         sleep(CALM).await;
-        let writes = coordination_writes(&self.server.audit, from)?;
+        let written = writes(&self.server.audit, from, &COORDINATION)?;
         self.load.pause(false);
-        let cached = self.fleet.running().into_iter().filter_map(|at| {
-            let facts = trail::read(&std::fs::read_to_string(&self.fleet.replicas[at].trail).ok()?).ok()?;
-            facts.iter().rev().find_map(|fact| match fact {
-                Fact::Cached { objects, .. } => Some(*objects),
-                _ => None,
-            })
-        });
-        let cached: u64 = cached.sum();
-        let count = replicas as f64;
+        let (one, all) = (scales[0], scales[most - 1]);
+        let replicas = most as f64;
         self.figures = Some(Figures {
-            replicas,
-            coordination_writes_per_second: writes as f64 / CALM.as_secs_f64(),
-            renewals_per_second: count / (self.lease.as_secs_f64() / 6.0),
-            cached_shares: cached as f64 / f64::from(objects),
-            throughput_of_one: one.rate,
-            throughput_of_all: all.rate,
-            efficiency: all.rate / (one.rate * count),
-            cpu_growth: all.cpu.as_secs_f64() / one.cpu.as_secs_f64().max(1e-9),
+            replicas: most,
+            coordination_writes_per_second: written as f64 / CALM.as_secs_f64(),
+            renewals_per_second: replicas / (self.lease.as_secs_f64() / 6.0),
+            objects_rewritten: rewritten,
+            added_create_seconds: created.as_secs_f64() - self.created.as_secs_f64(),
+            efficiency: all.reconciles_per_second / (one.reconciles_per_second * replicas),
+            cpu_growth: all.cpu_seconds / one.cpu_seconds.max(1e-9),
+            scales,
         });
         Ok(())
     }
+
+    /// Changes every object at once and waits until all are up to date.
+    async fn burst(&mut self) -> anyhow::Result<Scale> {
+        self.load.settled(PATIENCE).await?;
+        sleep(NOTED).await;
+        let cpu = |play: &Play<'_>| play.fleet.cpu() + play.server.process.cpu().unwrap_or_default();
+        let (received, began, before) = (self.noted(), Instant::now(), cpu(self));
+        let objects = self.load.change_all().await;
+        self.load.settled(PATIENCE * 4).await?;
+        let (took, used) = (began.elapsed(), cpu(self) - before);
+        self.stage.say(&format!("  {objects} objects brought up to date in {:.1} s", took.as_secs_f64()));
+        sleep(NOTED).await;
+        let noted = self.noted();
+        let came = noted.iter().map(|(at, _, now)| {
+            let earlier = received.iter().find(|(before, ..)| before == at).map_or(0, |(.., bytes)| *bytes);
+            now - earlier
+        });
+        Ok(Scale {
+            replicas: noted.len(),
+            reconciles_per_second: f64::from(objects) / took.as_secs_f64(),
+            cpu_seconds: used.as_secs_f64() / f64::from(objects.max(1)),
+            watched_bytes: came.max().unwrap_or_default(),
+            cached_bytes: noted.iter().map(|(_, held, _)| *held).max().unwrap_or_default(),
+        })
+    }
+
+    /// Of each replica that runs: bytes that it holds, and bytes that it has received.
+    fn noted(&self) -> Vec<(usize, u64, u64)> {
+        let running = self.fleet.running().into_iter();
+        let last = running.filter_map(|at| {
+            let facts = trail::read(&std::fs::read_to_string(&self.fleet.replicas[at].trail).ok()?).ok()?;
+            facts.iter().rev().find_map(|fact| match fact {
+                Fact::Cached { bytes, received, .. } => Some((at, *bytes, *received)),
+                _ => None,
+            })
+        });
+        last.collect()
+    }
 }
 
-/// Writes of Leases and ShardMaps in an audit log from some byte on.
-fn coordination_writes(audit: &Path, from: u64) -> anyhow::Result<usize> {
+/// Writes of some resources in an audit log from some byte on.
+fn writes(audit: &Path, from: u64, resources: &[&str]) -> anyhow::Result<usize> {
     let mut file = std::fs::File::open(audit).context("opening the audit log")?;
     file.seek(SeekFrom::Start(from))?;
     let mut text = String::new();
@@ -85,7 +110,7 @@ fn coordination_writes(audit: &Path, from: u64) -> anyhow::Result<usize> {
     let writes = entries.filter(|entry| {
         let resource = entry["objectRef"]["resource"].as_str().unwrap_or_default();
         let verb = entry["verb"].as_str().unwrap_or_default();
-        matches!(resource, "leases" | "shardmaps") && matches!(verb, "create" | "update" | "patch" | "delete")
+        resources.contains(&resource) && matches!(verb, "create" | "update" | "patch" | "delete")
     });
     Ok(writes.count())
 }
@@ -95,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_writes_of_coordination_count() {
+    fn only_writes_of_the_kinds_that_are_asked_for_count() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("audit.log");
         let entry = |resource: &str, verb: &str| {
@@ -106,6 +131,7 @@ mod tests {
             [("leases", "update"), ("shardmaps", "patch"), ("leases", "watch"), ("configmaps", "patch")];
         let text: String = rest.iter().map(|(resource, verb)| entry(resource, verb)).collect();
         std::fs::write(&log, format!("{first}{text}torn")).unwrap();
-        assert_eq!(coordination_writes(&log, first.len() as u64).unwrap(), 2);
+        assert_eq!(writes(&log, first.len() as u64, &COORDINATION).unwrap(), 2);
+        assert_eq!(writes(&log, 0, &["configmaps"]).unwrap(), 1);
     }
 }

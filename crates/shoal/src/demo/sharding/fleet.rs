@@ -1,92 +1,16 @@
-//! The processes of the story. Whatever happens to it, none of them stays behind.
+//! The replicas of the story, each a process.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use anyhow::bail;
+use rustix::process::Signal;
 use shoal_runtime::monotonic::Monotonic;
 
 use super::trail::Micros;
-
-/// Tells a child of this binary to end with its parent.
-pub const WITH_PARENT: &str = "SHOAL_ENDS_WITH_PARENT";
-
-/// A process; killed when dropped.
-pub struct Process {
-    child: Child,
-}
-
-impl Process {
-    fn spawn(command: &mut Command) -> anyhow::Result<Process> {
-        command.env(WITH_PARENT, "1").stdin(Stdio::null());
-        let child =
-            command.spawn().context("cannot start a process of this story; check the limit of processes")?;
-        Ok(Process { child })
-    }
-
-    /// Sends a signal; false if the process has ended.
-    pub fn signal(&self, signal: Signal) -> bool {
-        kill_process(Pid::from_child(&self.child), signal).is_ok()
-    }
-
-    /// Whether it has ended, and how.
-    pub fn ended(&mut self) -> Option<std::process::ExitStatus> {
-        self.child.try_wait().ok().flatten()
-    }
-
-    /// CPU time that it has used so far.
-    pub fn cpu(&self) -> Option<Duration> {
-        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
-        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
-        let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
-        // The kernel counts in hundredths for every program, whatever its own tick is.
-        Some(Duration::from_millis(ticks * 10))
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// `shoal up` in memory, and the kubeconfig for it.
-pub struct Server {
-    /// The process.
-    pub process: Process,
-    /// Its kubeconfig.
-    pub kubeconfig: PathBuf,
-    /// Who did what.
-    pub audit: PathBuf,
-}
-
-impl Server {
-    /// Starts it and waits until it is ready.
-    pub fn start(binary: &Path, folder: &Path) -> anyhow::Result<Server> {
-        let (kubeconfig, audit) = (folder.join("kubeconfig"), folder.join("audit.log"));
-        let mut command = Command::new(binary);
-        command.args(["up", "--ephemeral", "--port", "0", "--kubeconfig"]).arg(&kubeconfig);
-        // Nothing but the API server: the story is about others.
-        let parts = "controllers,scheduler,node,application,etcd,kubeocean,console";
-        command.args(["--without", parts]).arg("--audit-log").arg(&audit);
-        command.stdout(Stdio::piped()).stderr(log(&folder.join("up.log"))?);
-        let mut process = Process::spawn(&mut command)?;
-        let output = process.child.stdout.take().context("the cluster's output cannot be read")?;
-        let mut ready = String::new();
-        BufReader::new(output).read_line(&mut ready)?;
-        if !ready.starts_with("ready ") {
-            let said = std::fs::read_to_string(folder.join("up.log")).unwrap_or_default();
-            bail!("shoal up did not start: {}; try it alone", said.trim());
-        }
-        Ok(Server { process, kubeconfig, audit })
-    }
-}
+use crate::demo::process::{Process, Server, log};
 
 /// How replicas are started.
 pub struct Fleet {
@@ -118,6 +42,8 @@ pub struct Replica {
     pub gone: Option<Micros>,
     /// Whether it was killed, not asked.
     pub killed: bool,
+    /// Until then it may end itself, because it was stopped or cut off.
+    excused_until: Micros,
 }
 
 impl Fleet {
@@ -163,7 +89,16 @@ impl Fleet {
         let process = Some(Process::spawn(&mut command)?);
         let revision = revision.to_owned();
         let pauses = Vec::new();
-        self.replicas.push(Replica { name, revision, process, trail, pauses, gone: None, killed: false });
+        self.replicas.push(Replica {
+            name,
+            revision,
+            process,
+            trail,
+            pauses,
+            gone: None,
+            killed: false,
+            excused_until: 0,
+        });
         Ok(at)
     }
 
@@ -185,6 +120,7 @@ impl Fleet {
         self.signal(at, Signal::STOP);
         let now = self.now();
         self.replicas[at].pauses.push((now, Micros::MAX));
+        self.replicas[at].excused_until = Micros::MAX;
     }
 
     /// SIGCONT.
@@ -193,7 +129,21 @@ impl Fleet {
         if let Some(pause) = self.replicas[at].pauses.last_mut() {
             pause.1 = now;
         }
+        self.replicas[at].excused_until = now + self.excuse();
         self.signal(at, Signal::CONT);
+    }
+
+    /// Nobody reaches the API server from now on, or everybody does again.
+    pub fn cut_off(&mut self, cut: bool) {
+        let until = if cut { Micros::MAX } else { self.now() + self.excuse() };
+        for at in self.running() {
+            self.replicas[at].excused_until = until;
+        }
+    }
+
+    /// Whoever stood still or was cut off has ended itself by then, or need not: its work was over, or its Lease was renewed.
+    fn excuse(&self) -> Micros {
+        u64::try_from(self.lease.as_micros()).unwrap_or(Micros::MAX)
     }
 
     /// SIGTERM.
@@ -231,8 +181,8 @@ impl Fleet {
         }
     }
 
-    /// Starts replicas anew that ended themselves, as a cluster would: who was stopped for too long with work under way does that,
-    /// because nothing else is sure to stop the work. Any other end is an error. What happened, in words.
+    /// Starts replicas anew that ended themselves, as a cluster would: who was stopped or cut off for too long with work under way may do
+    /// that, because nothing else is sure to stop the work. Any other end is an error. What happened, in words.
     pub fn revive(&mut self) -> anyhow::Result<Vec<String>> {
         let mut told = Vec::new();
         for at in 0..self.replicas.len() {
@@ -240,7 +190,8 @@ impl Fleet {
             self.replicas[at].process = None;
             self.replicas[at].gone = Some(self.now());
             let name = self.replicas[at].name.clone();
-            if status.signal() != Some(Signal::ABORT.as_raw()) {
+            let excused = self.now() <= self.replicas[at].excused_until;
+            if status.signal() != Some(Signal::ABORT.as_raw()) || !excused {
                 bail!("{name} ended with {status}: {}", self.last_words(at));
             }
             let revision = self.replicas[at].revision.clone();
@@ -261,8 +212,4 @@ impl Fleet {
     pub fn cpu(&self) -> Duration {
         self.replicas.iter().filter_map(|replica| replica.process.as_ref()?.cpu()).sum()
     }
-}
-
-fn log(path: &Path) -> anyhow::Result<File> {
-    File::create(path).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -101,6 +101,19 @@ pub fn reactions(spans: &[Span], changes: &[Change], outages: &[(Micros, Micros)
     changes.iter().map(react).collect()
 }
 
+/// The same times, none of them twice.
+pub fn merged(mut times: Vec<(Micros, Micros)>) -> Vec<(Micros, Micros)> {
+    times.sort_unstable();
+    let mut all: Vec<(Micros, Micros)> = Vec::new();
+    for (from, to) in times {
+        match all.last_mut() {
+            Some(last) if from <= last.1 => last.1 = last.1.max(to),
+            _ => all.push((from, to)),
+        }
+    }
+    all
+}
+
 /// Time from one moment to another, outages left out.
 fn passed(from: Micros, to: Micros, outages: &[(Micros, Micros)]) -> Micros {
     let out: Micros = outages.iter().map(|(start, end)| to.min(*end).saturating_sub(from.max(*start))).sum();
@@ -261,6 +274,11 @@ mod tests {
         let after = |outages: &[(Micros, Micros)]| reactions(&spans, &[change], outages)[0].after;
         assert_eq!(after(&[]), Some(400));
         assert_eq!(after(&[(50, 150), (200, 300), (900, 950)]), Some(250));
+    }
+
+    #[test]
+    fn times_that_overlap_count_once() {
+        assert_eq!(merged(vec![(5, 9), (1, 3), (2, 4), (9, 10), (20, 21)]), [(1, 4), (5, 10), (20, 21)]);
     }
 
     #[test]

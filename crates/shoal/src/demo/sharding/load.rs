@@ -22,6 +22,10 @@ use super::trail::Micros;
 
 /// How many requests are under way at once.
 const AT_ONCE: u32 = 8;
+/// A server that takes longer to answer has too much to do, or too little of the machine.
+const SLOW: Micros = 500_000;
+/// How many objects are created to see how long it takes.
+const CREATED: u32 = 200;
 
 /// Somebody who changes objects, and what became of it.
 pub struct Load {
@@ -48,6 +52,8 @@ struct Seen {
     epochs: BTreeMap<u32, u64>,
     /// Objects that were written with an old token after a new one.
     turned_back: Vec<String>,
+    /// Times at which the server was slow.
+    slow: Vec<(Micros, Micros)>,
 }
 
 impl Seen {
@@ -122,6 +128,23 @@ impl Load {
         Ok(())
     }
 
+    /// How long creating an object takes, in the middle of many.
+    pub async fn creation_takes(&self, prefix: &str) -> anyhow::Result<Duration> {
+        let mut times = Vec::new();
+        for number in 0..CREATED {
+            let object = json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("{prefix}-{number}")}, "data": {CONTENT: "1"},
+            });
+            let path = format!("/api/v1/namespaces/{GROUP}/configmaps");
+            let began = tokio::time::Instant::now();
+            self.send("POST", &path, "application/json", &object).await.context("creating an object")?;
+            times.push(began.elapsed());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        times.sort_unstable();
+        Ok(times[times.len() / 2])
+    }
+
     /// Changes objects, `rate` a second, until it is told that it is over.
     pub async fn keep_changing(self: Arc<Self>, rate: u32) {
         let entropy = Entropy::system();
@@ -153,9 +176,13 @@ impl Load {
         };
         let path = format!("/api/v1/namespaces/{GROUP}/configmaps/item-{number}");
         let patch = json!({"data": {CONTENT: content.to_string()}});
+        let sent = self.now();
         if self.send("PATCH", &path, "application/merge-patch+json", &patch).await.is_ok() {
             let at = self.now();
             let mut seen = self.seen();
+            if at - sent > SLOW {
+                seen.slow.push((sent, at));
+            }
             seen.busy.remove(&number);
             seen.acknowledge(Change { key: number, content, at });
         }
@@ -227,6 +254,11 @@ impl Load {
     /// All changes that the server has acknowledged.
     pub fn changes(&self) -> Vec<Change> {
         self.seen().changes.clone()
+    }
+
+    /// Times at which the server took long to answer.
+    pub fn slow(&self) -> Vec<(Micros, Micros)> {
+        self.seen().slow.clone()
     }
 
     /// Objects that were written with an old token after a new one.

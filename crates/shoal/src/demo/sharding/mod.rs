@@ -6,8 +6,8 @@ mod figures;
 mod fleet;
 mod intervals;
 mod load;
+mod picture;
 pub mod replica;
-mod stage;
 mod trail;
 mod verdict;
 
@@ -24,14 +24,15 @@ use shoal_runtime::monotonic::Monotonic;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-use figures::Burst;
-use fleet::{Fleet, Server, WITH_PARENT};
+use fleet::Fleet;
+use intervals::merged;
 use load::Load;
 use replica::GROUP;
-use stage::Stage;
 use trail::Micros;
-use verdict::{Chapter, Figures, Life, Verdict, judge};
+use verdict::{Chapter, Figures, Life, RESTART, Verdict, judge};
 
+use crate::demo::process::Server;
+use crate::demo::stage::Stage;
 use crate::shards::{Clocks, Group, Snapshot, find};
 
 /// How the story goes.
@@ -52,6 +53,9 @@ pub struct Args {
     /// How long the work on an object takes, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 2)]
     work: u64,
+    /// How many objects a replica works on at once
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    workers: usize,
     /// Play the middle part, from the kill to the rolling restart, so many times
     #[arg(long, value_name = "N", default_value_t = 1)]
     rounds: u32,
@@ -79,6 +83,7 @@ impl Default for Args {
             lease: 5,
             replicas: 5,
             work: 2,
+            workers: 8,
             rounds: 1,
             figures: false,
             keep: None,
@@ -87,8 +92,11 @@ impl Default for Args {
     }
 }
 
-/// What a takeover may cost beyond the Lease: noticing, revoking, reading anew, on a machine that does ten other things.
-const SLACK: Duration = Duration::from_secs(6);
+/// What a takeover may cost beyond what the protocol takes: reading the slots anew and working through the queue.
+const READING: Duration = Duration::from_secs(1);
+/// Nothing but the API server: the story is about others.
+const ALONE: [&str; 2] =
+    ["--without", "controllers,scheduler,node,metrics,application,etcd,kubeocean,console"];
 /// How long the group may take to come to rest before the story is given up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -144,21 +152,22 @@ struct Play<'a> {
     group: Option<Group>,
     client: kube::Client,
     lease: Duration,
+    /// How long creating an object took without any replica.
+    created: Duration,
     chapters: Vec<Chapter>,
     outages: Vec<(Micros, Micros)>,
     changing: Option<JoinHandle<()>>,
-    burst: Option<Burst>,
     figures: Option<Figures>,
 }
 
 async fn tell(args: &Args, folder: &Path, stage: &Stage) -> anyhow::Result<Verdict> {
     let binary = std::env::current_exe().context("cannot find this program")?;
     let lease = Duration::from_secs(args.lease);
-    let server = Server::start(&binary, folder)?;
+    let server = Server::start(&binary, folder, &ALONE)?;
     let places = Places { kubeconfig: Some(server.kubeconfig.clone().into()), ..Places::default() };
     let client = infer_from(&places, &Options::default()).await?;
     let load = Load::new(client.clone(), args.objects);
-    let fleet = Fleet::new(&binary, folder, &server, lease, Duration::from_millis(args.work), 8);
+    let fleet = Fleet::new(&binary, folder, &server, lease, Duration::from_millis(args.work), args.workers);
     let mut play = Play {
         stage,
         server,
@@ -167,14 +176,17 @@ async fn tell(args: &Args, folder: &Path, stage: &Stage) -> anyhow::Result<Verdi
         group: None,
         client,
         lease,
+        created: Duration::ZERO,
         chapters: Vec::new(),
         outages: Vec::new(),
         changing: None,
-        burst: None,
         figures: None,
     };
     stage.say(&format!("a cluster runs; creating {} objects", args.objects));
     load.create().await?;
+    if args.figures {
+        play.created = load.creation_takes("before").await?;
+    }
     let watching = tokio::spawn(load.clone().watch_tokens());
     let outcome = play.story(args).await;
     load.end();
@@ -192,9 +204,9 @@ async fn tell(args: &Args, folder: &Path, stage: &Stage) -> anyhow::Result<Verdi
 }
 
 impl Play<'_> {
-    /// How long a change may wait.
+    /// How long a change may wait, as documented; time without an API server does not count.
     fn bound(&self) -> Duration {
-        self.lease.mul_f64(1.01) + SLACK
+        replica::timers(self.lease).takeover() + READING
     }
 
     async fn story(&mut self, args: &Args) -> anyhow::Result<()> {
@@ -208,18 +220,15 @@ impl Play<'_> {
         self.changing = Some(tokio::spawn(self.load.clone().keep_changing(args.changes)));
         self.stage
             .say(&format!("  every object is up to date; from now on {} change each second", args.changes));
-        if args.figures {
-            self.burst = Some(self.burst().await?);
-        }
-
         self.begin(&format!("scale from 1 to {most}"));
-        for _ in 1..most {
-            self.fleet.start("1")?;
+        if args.figures {
+            self.measure(most).await?;
+        } else {
+            for _ in 1..most {
+                self.fleet.start("1")?;
+            }
         }
         self.at_rest(most).await?;
-        if args.figures {
-            self.measure(most, args.objects).await?;
-        }
 
         let mut revision = 1;
         for _ in 0..args.rounds {
@@ -261,13 +270,15 @@ impl Play<'_> {
         let outage = self.lease.mul_f64(1.3);
         self.begin(&format!("no API server for {:.1} s", outage.as_secs_f64()));
         let began = self.fleet.now();
+        self.fleet.cut_off(true);
         self.server.process.signal(Signal::STOP);
         sleep(outage).await;
         self.server.process.signal(Signal::CONT);
+        self.fleet.cut_off(false);
         self.outages.push((began, self.fleet.now()));
         self.at_rest(most).await?;
 
-        self.begin("rolling restart, one more at a time");
+        self.begin(&format!("{RESTART}, one more at a time"));
         for at in self.fleet.running() {
             self.fleet.start(new)?;
             self.joined(most + 1).await?;
@@ -300,7 +311,8 @@ impl Play<'_> {
             self.group = timeout(Duration::from_secs(2), found).await.ok()?.ok();
         }
         let snapshot = timeout(Duration::from_secs(2), self.group.as_ref()?.read()).await.ok()?.ok()?;
-        self.stage.draw(&snapshot, &format!("{} changes so far", self.load.changes().len()));
+        let below = format!("{} changes so far", self.load.changes().len());
+        self.stage.draw(|colours| picture::picture(&snapshot, &below, colours));
         Some(snapshot)
     }
 
@@ -383,14 +395,11 @@ impl Play<'_> {
         }
         let bound = self.bound();
         let turned_back = self.load.turned_back();
-        let verdict = judge(&lives, &self.load.changes(), &self.outages, bound, self.chapters, &turned_back);
-        Ok(Verdict { figures: self.figures, ended_themselves: self.fleet.aborted, ..verdict })
-    }
-}
-
-/// Ends with the parent process, if that is wanted.
-pub fn end_with_parent() {
-    if std::env::var_os(WITH_PARENT).is_some() {
-        let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+        let slow = merged(self.load.slow());
+        let slow_seconds = slow.iter().map(|(from, to)| to - from).sum::<Micros>() as f64 / 1e6;
+        // A machine that does ten other things is no fault of the replicas'.
+        let left_out = merged(self.outages.into_iter().chain(slow).collect());
+        let verdict = judge(&lives, &self.load.changes(), &left_out, bound, self.chapters, &turned_back);
+        Ok(Verdict { figures: self.figures, ended_themselves: self.fleet.aborted, slow_seconds, ..verdict })
     }
 }

@@ -10,11 +10,12 @@ use anyhow::Context as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use kube::core::ObjectMeta;
-use shoal_runtime::client::{Options, Places, infer_from};
+use shoal_runtime::client::Places;
 use shoal_runtime::config::Config;
 use shoal_runtime::monotonic::Monotonic;
 use shoal_runtime::shard::{ShardListener, ShardingOptions, Shards};
 use shoal_runtime::{Action, Context, Controller, Manager, Sharding};
+use shoal_sharding::Timers;
 
 use super::trail::{Fact, Micros};
 
@@ -118,7 +119,6 @@ impl ShardListener for Listener {
 pub async fn run(args: Args) -> anyhow::Result<()> {
     let trail = Arc::new(Trail::open(&args.trail)?);
     let places = Places { kubeconfig: Some(args.kubeconfig.into()), ..Places::default() };
-    let client = infer_from(&places, &Options::default()).await?;
     let config = Config::parse(&config(args.lease_ms, args.workers), &|_| None)?;
     let options = ShardingOptions::new()
         .namespace(GROUP)
@@ -127,7 +127,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         .move_budget(1024)
         .listener(Listener(trail.clone()), Duration::from_secs(1));
     let mut manager =
-        Manager::builder(GROUP).client(client).config(config).listen(false).sharded(options).build().await?;
+        Manager::builder(GROUP).places(places).config(config).listen(false).sharded(options).build().await?;
     tokio::spawn(count_objects(manager.sharding().cloned(), trail.clone()));
     let work = Duration::from_millis(args.work_ms);
     manager.add(Controller::of::<ConfigMap>("demo").in_namespace(GROUP).reconcile(
@@ -145,9 +145,11 @@ async fn count_objects(sharding: Option<Sharding>, trail: Arc<Trail>) {
     while let Some(sharding) = &sharding {
         ticks.tick().await;
         let shown = sharding.inspect();
-        let caches = shown["caches"].as_array().into_iter().flatten();
-        let objects = caches.filter_map(|cache| cache["objects"].as_u64()).sum();
-        trail.write(&Fact::Cached { at: trail.now(), objects });
+        let sum = |key: &str| {
+            shown["caches"].as_array().into_iter().flatten().filter_map(|cache| cache[key].as_u64()).sum()
+        };
+        let (objects, bytes, received) = (sum("objects"), sum("bytes"), sum("received"));
+        trail.write(&Fact::Cached { at: trail.now(), objects, bytes, received });
     }
 }
 
@@ -183,8 +185,14 @@ pub fn key(name: &str) -> Option<u32> {
 }
 
 /// Timers that fit the Lease.
+pub fn timers(lease: Duration) -> Timers {
+    let (renew_deadline, retry_period) = (lease * 2 / 3, lease / 6);
+    Timers { lease_duration: lease, renew_deadline, retry_period, ..Timers::default() }
+}
+
 fn config(lease: u64, workers: usize) -> String {
-    let (deadline, retry) = (lease * 2 / 3, lease / 6);
+    let timers = timers(Duration::from_millis(lease));
+    let (deadline, retry) = (timers.renew_deadline.as_millis(), timers.retry_period.as_millis());
     let (interval, patience) = (lease / 3, lease * 2);
     format!(
         "workers: {workers}

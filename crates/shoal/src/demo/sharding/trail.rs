@@ -5,7 +5,7 @@
 //! E <start> <end> <effect> <seen> <slot> <epoch> <key>       it has ended; its last write was permitted at <effect>, 0 for none
 //! G <time> <slots> <epoch>                                   slots were gained
 //! L <time> <slots> <epoch>                                   slots were lost
-//! C <time> <objects>                                         the caches hold so many objects
+//! C <time> <objects> <bytes> <received>                      the caches hold so much, and have received so many bytes
 //! ```
 //!
 //! Times are microseconds of the machine's clock since boot, which all processes share.
@@ -29,7 +29,7 @@ pub enum Fact {
     /// Slots were lost.
     Lost { at: Micros, slots: SlotRange, epoch: Epoch },
     /// What the cache holds.
-    Cached { at: Micros, objects: u64 },
+    Cached { at: Micros, objects: u64, bytes: u64, received: u64 },
 }
 
 impl Fact {
@@ -42,7 +42,7 @@ impl Fact {
             }
             Fact::Gained { at, slots, epoch } => format!("G {at} {slots} {epoch}\n"),
             Fact::Lost { at, slots, epoch } => format!("L {at} {slots} {epoch}\n"),
-            Fact::Cached { at, objects } => format!("C {at} {objects}\n"),
+            Fact::Cached { at, objects, bytes, received } => format!("C {at} {objects} {bytes} {received}\n"),
         }
     }
 
@@ -54,10 +54,9 @@ impl Fact {
         let n = |at: usize| words.get(at)?.parse::<u64>().ok();
         let slot = |at: usize| words.get(at)?.parse::<Slot>().ok();
         let wanted = match sort {
-            "S" => 4,
+            "S" | "C" => 4,
             "E" => 7,
             "G" | "L" => 3,
-            "C" => 2,
             _ => return None,
         };
         if words.len() != wanted {
@@ -76,7 +75,7 @@ impl Fact {
             },
             "G" => Fact::Gained { at: n(0)?, slots: words[1].parse().ok()?, epoch: n(2)? },
             "L" => Fact::Lost { at: n(0)?, slots: words[1].parse().ok()?, epoch: n(2)? },
-            _ => Fact::Cached { at: n(0)?, objects: n(1)? },
+            _ => Fact::Cached { at: n(0)?, objects: n(1)?, bytes: n(2)?, received: n(3)? },
         })
     }
 }
@@ -161,7 +160,7 @@ mod tests {
             ended(1, 5, 4),
             Fact::Gained { at: 3, slots, epoch: 1 },
             Fact::Lost { at: 4, slots, epoch: 1 },
-            Fact::Cached { at: 5, objects: 100 },
+            Fact::Cached { at: 5, objects: 100, bytes: 7, received: 9 },
         ];
         let text: String = facts.iter().map(Fact::line).collect();
         assert_eq!(read(&text).unwrap(), facts);

@@ -51,6 +51,8 @@ pub struct Verdict {
     pub gaps: Vec<String>,
     /// How long a change may wait, takeovers included.
     pub bound_seconds: f64,
+    /// Time in which the API server took more than half a second to answer; it does not count as waiting.
+    pub slow_seconds: f64,
     /// Half of all changes waited no longer.
     pub median_wait_seconds: f64,
     /// 99 of 100 changes waited no longer.
@@ -63,6 +65,8 @@ pub struct Verdict {
     pub p99_handover_seconds: f64,
     /// From each kill to the last slot's next owner.
     pub takeover_seconds: Vec<f64>,
+    /// How often the most restless slot changed hands in a rolling restart.
+    pub restart_moves: usize,
     /// Replicas that ended themselves because work did not stop in time.
     pub ended_themselves: usize,
     /// Parts of the story.
@@ -73,7 +77,7 @@ pub struct Verdict {
 }
 
 /// What is measured with `--figures`.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Figures {
     /// How many replicas.
@@ -82,18 +86,36 @@ pub struct Figures {
     pub coordination_writes_per_second: f64,
     /// Replicas / renewal period.
     pub renewals_per_second: f64,
-    /// Objects in the caches of all replicas / all objects.
-    pub cached_shares: f64,
-    /// Reconciles per second of one replica with a fixed time of work.
-    pub throughput_of_one: f64,
-    /// The same with all replicas.
-    pub throughput_of_all: f64,
+    /// Writes of objects while replicas join and nobody changes anything.
+    pub objects_rewritten: usize,
+    /// How much longer creating an object takes with all replicas than with none.
+    pub added_create_seconds: f64,
     /// Throughput of all / (replicas × throughput of one).
     pub efficiency: f64,
     /// CPU time of replicas and API server for a reconcile with all replicas / with one.
     pub cpu_growth: f64,
+    /// From one replica on.
+    pub scales: Vec<Scale>,
 }
 
+/// What so many replicas bring when every object changes at once.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Scale {
+    /// How many.
+    pub replicas: usize,
+    /// Reconciles per second with a fixed time of work.
+    pub reconciles_per_second: f64,
+    /// CPU time of replicas and API server for one of them.
+    pub cpu_seconds: f64,
+    /// Bytes that the replica with the most has received meanwhile.
+    pub watched_bytes: u64,
+    /// Bytes of objects in the largest cache.
+    pub cached_bytes: u64,
+}
+
+/// So the chapters begin in which every replica is replaced.
+pub const RESTART: &str = "rolling restart";
 /// Examples are enough; a broken run has thousands.
 const EXAMPLES: usize = 10;
 
@@ -139,12 +161,14 @@ pub fn judge(
         overlaps,
         gaps,
         bound_seconds: bound.as_secs_f64(),
+        slow_seconds: 0.0,
         median_wait_seconds: seconds(quantile(&waits, 0.5)),
         p99_wait_seconds: seconds(quantile(&waits, 0.99)),
         longest_wait_seconds: seconds(waits.last().copied().unwrap_or_default()),
         handovers: handovers.len(),
         p99_handover_seconds: seconds(quantile(&handovers, 0.99)),
         takeover_seconds: takeovers(lives).into_iter().map(seconds).collect(),
+        restart_moves: restart_moves(lives, &chapters),
         ended_themselves: 0,
         chapters,
         figures: None,
@@ -184,6 +208,25 @@ fn takeovers(lives: &[Life]) -> Vec<Micros> {
         .collect()
 }
 
+/// How often the most restless slot got another owner in any one rolling restart.
+fn restart_moves(lives: &[Life], chapters: &[Chapter]) -> usize {
+    let mut tenures: BTreeMap<Slot, Vec<(u64, Micros, usize)>> = BTreeMap::new();
+    for (replica, life) in lives.iter().enumerate() {
+        for fact in &life.facts {
+            if let Fact::Gained { at, slots, epoch } = fact {
+                slots.slots().for_each(|slot| tenures.entry(slot).or_default().push((*epoch, *at, replica)));
+            }
+        }
+    }
+    tenures.values_mut().for_each(|tenures| tenures.sort_unstable());
+    let moves = |tenures: &Vec<(u64, Micros, usize)>, chapter: &Chapter| {
+        let within = |at: Micros| chapter.from <= at && at < chapter.to;
+        tenures.windows(2).filter(|pair| pair[0].2 != pair[1].2 && within(pair[1].1)).count()
+    };
+    let restarts = chapters.iter().filter(|chapter| chapter.title.starts_with(RESTART));
+    restarts.flat_map(|chapter| tenures.values().map(move |t| moves(t, chapter))).max().unwrap_or_default()
+}
+
 fn seconds(micros: Micros) -> f64 {
     micros as f64 / 1e6
 }
@@ -209,6 +252,9 @@ impl Verdict {
             self.gaps.len(),
             self.bound_seconds
         );
+        if self.slow_seconds >= 0.1 {
+            text += &format!("{:.1} s with a slow API server are left out\n", self.slow_seconds);
+        }
         text += &format!(
             "a change waited {:.3} s (median), {:.3} s (p99), {:.2} s (longest)\n",
             self.median_wait_seconds, self.p99_wait_seconds, self.longest_wait_seconds
@@ -217,6 +263,7 @@ impl Verdict {
             "{} slots changed hands in order, without an owner for {:.3} s (p99)\n",
             self.handovers, self.p99_handover_seconds
         );
+        text += &format!("the most restless slot moved {} times in a rolling restart\n", self.restart_moves);
         for takeover in &self.takeover_seconds {
             text += &format!("after a kill -9 the slots had a new owner within {takeover:.2} s\n");
         }

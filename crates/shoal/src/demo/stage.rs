@@ -1,9 +1,9 @@
-//! What the audience sees: a map of the slots redrawn in place on a terminal, else plain lines.
+//! What the audience sees: on a terminal a picture that is redrawn in place below the text, else plain lines.
 
 use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 
-use crate::shards::{Snapshot, heat_map, letter, print, view};
+use crate::shards::print;
 
 /// Where the story is told.
 pub struct Stage {
@@ -46,12 +46,12 @@ impl Stage {
         print(&text);
     }
 
-    /// A new picture in place of the old one.
-    pub fn draw(&self, snapshot: &Snapshot, below: &str) {
+    /// A new picture in place of the old one; it is asked whether there are colours.
+    pub fn draw(&self, picture: impl FnOnce(bool) -> String) {
         if !self.live {
             return;
         }
-        let picture = picture(snapshot, below, self.colours);
+        let picture = picture(self.colours);
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let text = erase(&mut shown) + &picture;
         shown.lines = picture.lines().count();
@@ -72,21 +72,4 @@ fn erase(shown: &mut Shown) -> String {
         0 => String::new(),
         lines => format!("\u{1b}[{lines}A\r\u{1b}[J"),
     }
-}
-
-/// Replicas in one line each, the map of slots, and a line about the objects.
-fn picture(snapshot: &Snapshot, below: &str, colours: bool) -> String {
-    let view = view(snapshot);
-    let mut text = String::from("\n");
-    for (at, replica) in view.replicas.iter().enumerate() {
-        let letter = letter(at);
-        text += &format!("  {letter} {:<16} {:<10} {:>5} slots\n", replica.id, replica.status, replica.slots);
-    }
-    if let Some(map) = snapshot.map() {
-        let ids: Vec<&str> = view.replicas.iter().map(|replica| replica.id.as_str()).collect();
-        text += &heat_map(map, &ids, &[], colours);
-    }
-    text += below;
-    text.push('\n');
-    text
 }
