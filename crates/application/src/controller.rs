@@ -40,6 +40,9 @@ impl Default for Settings {
     }
 }
 
+/// Versions of children, by kind and name.
+type Versions = BTreeMap<(String, String), u64>;
+
 /// What all reconciles share.
 pub(crate) struct Shared {
     pub clock: Clock,
@@ -49,7 +52,7 @@ pub(crate) struct Shared {
     /// Rollouts under way, and when their pods were last looked at.
     looked: Mutex<HashMap<ObjectKey, (String, Instant)>>,
     /// The versions of children that this process has written last, by Application, kind and name.
-    applied: Mutex<HashMap<ObjectKey, BTreeMap<(String, String), u64>>>,
+    applied: Mutex<HashMap<ObjectKey, Versions>>,
 }
 
 impl Shared {

@@ -6,6 +6,8 @@
 //!
 //! `api` is the kind; `plan` and `build` are pure; `reconcile`, `act` and `clean_up` do what they say; `controller` puts it together.
 
+#![cfg_attr(test, allow(clippy::needless_pass_by_value, reason = "tests read better with literals"))]
+
 mod act;
 pub mod api;
 pub mod build;

@@ -52,13 +52,13 @@ fn main(
         Phase::Deleting => ("Deleting", "it is being deleted".to_owned()),
         Phase::Paused => ("Paused", "it is left alone: remove spec.paused to go on".to_owned()),
         Phase::Suspended => ("Suspended", "no pods are wanted".to_owned()),
-        Phase::Creating => ("Creating", all_there.clone()),
+        Phase::Creating => ("Creating", all_there),
         Phase::Updating => {
             ("Updating", format!("{} of {desired} pods are of the new template", status.updated_replicas))
         }
-        Phase::Scaling => ("Scaling", all_there.clone()),
-        Phase::Running if ready < desired => ("PodsNotReady", all_there.clone()),
-        Phase::Running => ("AllReady", all_there.clone()),
+        Phase::Scaling => ("Scaling", all_there),
+        Phase::Running if ready < desired => ("PodsNotReady", all_there),
+        Phase::Running => ("AllReady", all_there),
     };
     let is_ready = match phase {
         Phase::Running => ready >= desired,

@@ -252,7 +252,7 @@ proptest! {
     #[test]
     fn the_phase_is_total_and_keeps_its_order(standing in standing()) {
         let now = phase(&standing);
-        prop_assert_eq!(now, phase(&standing.clone()));
+        prop_assert_eq!(now, phase(&standing));
         prop_assert_eq!(now == Phase::Deleting, standing.deleting);
         if !standing.deleting {
             prop_assert_eq!(now == Phase::Paused, standing.paused);

@@ -16,7 +16,6 @@ use shoal_application::{Application, ApplicationStatus};
 use shoal_controllers::{all, scheduler};
 use shoal_node::simulated;
 use shoal_objects::Entropy;
-use shoal_runtime::manager::Stopper;
 use shoal_runtime::{Manager, Object};
 use shoal_testkit::Cluster;
 use tokio::task::JoinHandle;
@@ -52,7 +51,6 @@ pub async fn cluster() -> Cluster {
 
 /// An operator that runs.
 pub struct Operator {
-    pub stopper: Stopper,
     pub running: JoinHandle<()>,
     pub metrics: shoal_runtime::metrics::Metrics,
 }
@@ -68,11 +66,11 @@ pub async fn operator(cluster: &Cluster, client: Client) -> Operator {
         .await
         .unwrap();
     controller::register(&mut manager, Settings::default());
-    let (stopper, metrics) = (manager.stopper(), manager.metrics().clone());
+    let metrics = manager.metrics().clone();
     let running = tokio::spawn(async move {
         let _ = manager.run().await;
     });
-    Operator { stopper, running, metrics }
+    Operator { running, metrics }
 }
 
 /// The cluster with the operator.

@@ -61,6 +61,7 @@ fn open(about: &str) -> Value {
     json!({"type": "object", "description": about, "x-kubernetes-preserve-unknown-fields": true})
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "made where it is used")]
 fn list(about: &str, most: u32, item: Value) -> Value {
     json!({"type": "array", "description": about, "maxItems": most, "items": item, "x-kubernetes-list-type": "atomic"})
 }
