@@ -13,6 +13,8 @@ use super::spdy::{Decoder, Encoder, Frame, data, pong};
 
 /// How long a client may take to open its streams.
 const OPENING: Duration = Duration::from_secs(30);
+/// How many frames may come before all streams are open.
+const EARLY: usize = 16;
 
 /// The streams that go to the client, by channel.
 pub struct Streams {
@@ -73,7 +75,8 @@ pub async fn open(mut link: Link, wanted: &[u8]) -> Result<(Arc<Streams>, mpsc::
                         sender.send(&pong(&payload)).await.map_err(|e| e.to_string())?;
                     }
                     // Input may come before the last stream is open.
-                    other => early.push(other),
+                    other if early.len() < EARLY => early.push(other),
+                    _ => return Err("too much was said before all streams were open".to_owned()),
                 }
             }
             if wanted.iter().all(|channel| ids.contains_key(channel)) {

@@ -118,7 +118,11 @@ pub async fn start(
     let join = Join { pid, namespaces, ..join };
     if let Some(attempt) = keep {
         let (id, started_at) = (order.id.clone(), clock.now().0);
-        Kept { id, attempt, started_at, join: join.clone() }.write(&order.dir)?;
+        if let Err(error) = (Kept { id, attempt, started_at, join: join.clone() }).write(&order.dir) {
+            // Nobody would find it.
+            let _ = child.start_kill();
+            return Err(error.into());
+        }
     }
     let run = Arc::new(Run {
         id: order.id.clone(),

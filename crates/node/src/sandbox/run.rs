@@ -78,8 +78,7 @@ fn start(spec: &Spec, path: &str) -> Result<u8, String> {
             ));
         }
         Err(_) => {
-            rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1))
-                .map_err(|e| e.to_string())?;
+            rustix::process::set_child_subreaper(Pid::from_raw(1)).map_err(|e| e.to_string())?;
             "init"
         }
     };
