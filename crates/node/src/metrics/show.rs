@@ -129,7 +129,7 @@ pub fn one(measured: &Measured, kind: &str, form: Form, now: Timestamp) -> Value
     match form {
         Form::Plain => typed(measured.object(now), (&group_version(), kind)),
         Form::Metadata => typed(json!({"metadata": measured.metadata(now)}), PARTIAL),
-        Form::Table(rows) => table(vec![measured.row(rows, now, kind)]),
+        Form::Table(rows) => table(&[measured.row(rows, now, kind)]),
     }
 }
 
@@ -142,11 +142,11 @@ pub fn list(all: &[Measured], kind: &str, form: Form, now: Timestamp) -> Value {
             let one = |one: &Measured| typed(json!({"metadata": one.metadata(now)}), PARTIAL);
             list(PARTIAL.0, PARTIAL.1, all.iter().map(one).collect())
         }
-        Form::Table(rows) => table(all.iter().map(|one| one.row(rows, now, kind)).collect()),
+        Form::Table(rows) => table(&all.iter().map(|one| one.row(rows, now, kind)).collect::<Vec<_>>()),
     }
 }
 
-fn table(rows: Vec<Value>) -> Value {
+fn table(rows: &[Value]) -> Value {
     let column = |name: &str, format: &str, about: &str| json!({"name": name, "type": "string", "format": format, "description": about, "priority": 0});
     json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {},
