@@ -11,6 +11,5 @@ mod autoscaler;
 mod cluster;
 mod faults;
 mod job;
-mod rollout;
 mod services;
 mod sets;

@@ -78,6 +78,8 @@ mod tests {
     use super::*;
 
     proptest! {
+        // Each case makes thousands of objects.
+        #![proptest_config(ProptestConfig::with_cases(16))]
         #[test]
         fn pages_are_a_sorted_map_and_copies_do_not_change(
             ops in proptest::collection::vec((0..1200_u32, any::<bool>()), 1..3000)
