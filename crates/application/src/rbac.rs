@@ -1,7 +1,7 @@
 //! What the operator may do in every namespace, as the rules of its ClusterRole. What its replicas agree on among themselves is
 //! [`shoal_runtime::rbac::sharding`].
 //!
-//! A test runs the operator under exactly these rules and takes away each right in turn: what is not missed does not belong here.
+//! A test runs the operator under exactly these rules.
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use shoal_runtime::rbac::{events, rule};
