@@ -257,10 +257,8 @@ async fn managed_fields_are_dropped_and_a_transform_can_do_more() {
         object.as_object_mut().unwrap().remove("data");
         serde_json::to_vec(&object).unwrap()
     };
-    let options = shoal_runtime::cache::InformerOptions {
-        transform: Some(std::sync::Arc::new(without_data)),
-        ..options()
-    };
+    let options =
+        shoal_runtime::cache::InformerOptions { transform: Some(Arc::new(without_data)), ..options() };
     let bare = Informers::new(cluster.client(), options).of::<ConfigMap>();
     plain.synced().await;
     bare.synced().await;
@@ -328,10 +326,8 @@ async fn another_shard_evicts_without_telling_of_deletions() {
         for low in [true, false] {
             let selector = ShardSelector::parse(&half(low)).unwrap();
             let ours = selector.clone();
-            let filter = move |object: &shoal_runtime::cache::Encoded| {
-                ours.contains(&object.uid().to_string(), object.namespace())
-            };
-            informer.reshard(Some(half(low)), Some(std::sync::Arc::new(filter)));
+            let filter = move |object: &Encoded| ours.contains(&object.uid().to_string(), object.namespace());
+            informer.reshard(Some(half(low)), Some(Arc::new(filter)));
             let deltas = told(&mut subscription).await;
             assert!(
                 deltas.iter().all(|delta| matches!(delta.change, ChangeKind::Evicted | ChangeKind::Added)),

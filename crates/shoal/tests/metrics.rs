@@ -1,6 +1,11 @@
 //! What pods use, and autoscalers that follow it.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::needless_pass_by_value,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
 
 mod process;
 

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -150,11 +150,8 @@ fn output(command: &mut Command, one: &Use, end: Instant) -> Result<String> {
     let mut child = command.spawn().context("starting a shell")?;
     let pieces = pieces(child.stdout.take().context("no output to read")?);
     let mut said = String::new();
-    loop {
-        match pieces.recv_timeout(end.saturating_duration_since(Instant::now())) {
-            Ok(piece) => said.push_str(&piece),
-            Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => break,
-        }
+    while let Ok(piece) = pieces.recv_timeout(end.saturating_duration_since(Instant::now())) {
+        said.push_str(&piece);
         if one.follows && said.contains(one.prints) {
             break;
         }

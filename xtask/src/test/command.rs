@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn every_runner_s_summary_is_understood() {
         let check = |line, passed, failed| {
-            assert_eq!(summary(line), Some(Counts { passed, failed, flaky: 0 }), "{line}")
+            assert_eq!(summary(line), Some(Counts { passed, failed, flaky: 0 }), "{line}");
         };
         check("     Summary [   0.012s] 5 tests run: 4 passed (1 slow), 1 failed, 0 skipped", 4, 1);
         check("     Summary [   1.2s] 1 test run: 1 passed, 0 skipped", 1, 0);

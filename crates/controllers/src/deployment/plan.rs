@@ -136,14 +136,17 @@ fn roll(
     told: &mut Vec<DeploymentCondition>,
     now: Timestamp,
 ) -> bool {
-    let others: i32 = old.iter().map(|set| size(set)).sum();
+    let others: i32 = old.iter().map(|set| rollout::pods(set)).sum();
+    // How many pods there are is known only when every ReplicaSet has seen what it was told before.
+    let is_known = old.iter().all(|set| rollout::is_observed(set));
     let Some(current) = current else {
-        plan.create(deployment, old, rollout::current_size(deployment, 0, others), told, now);
+        let first = if is_known { rollout::current_size(deployment, 0, others) } else { 0 };
+        plan.create(deployment, old, first, told, now);
         return false;
     };
     keep_current(deployment, current, old, plan, told, now);
-    let next = rollout::current_size(deployment, size(current), others + size(current));
-    if next != size(current) {
+    let next = rollout::current_size(deployment, size(current), others + rollout::pods(current));
+    if next < size(current) || next > size(current) && is_known {
         plan.resize(deployment, current, next);
         return false;
     }

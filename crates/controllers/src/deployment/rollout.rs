@@ -63,6 +63,21 @@ pub(super) fn available(set: &ReplicaSet) -> i32 {
     set.status.as_ref().and_then(|status| status.available_replicas).unwrap_or_default()
 }
 
+/// How many pods it may have at this moment: those that it is to have, and those that it was not yet seen to give up.
+pub(super) fn pods(set: &ReplicaSet) -> i32 {
+    size(set).max(set.status.as_ref().map_or(0, |status| status.replicas))
+}
+
+/// Whether its status is about the size that it has now.
+pub(super) fn is_observed(set: &ReplicaSet) -> bool {
+    set.status.as_ref().and_then(|status| status.observed_generation) >= set.metadata.generation
+}
+
+/// The same, and nothing that it counts is about to go.
+fn is_settled(set: &ReplicaSet) -> bool {
+    is_observed(set) && pods(set) == size(set)
+}
+
 /// The size that the current ReplicaSet may have now.
 pub(super) fn current_size(deployment: &Deployment, current: i32, all: i32) -> i32 {
     let wanted = replicas(deployment);
@@ -86,6 +101,10 @@ pub(super) fn shrink<'a>(
     current: &ReplicaSet,
     old: &[&'a ReplicaSet],
 ) -> Vec<(&'a ReplicaSet, i32)> {
+    // What is available is known only when every ReplicaSet has done what it was told before.
+    if !is_settled(current) || !old.iter().all(|set| is_settled(set)) {
+        return Vec::new();
+    }
     let mut sizes: Vec<(&ReplicaSet, i32)> = old.iter().map(|set| (*set, size(set))).collect();
     let all: i32 = size(current) + sizes.iter().map(|(_, size)| size).sum::<i32>();
     let minimum = replicas(deployment) - max_unavailable(deployment);

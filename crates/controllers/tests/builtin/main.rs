@@ -11,5 +11,6 @@ mod autoscaler;
 mod cluster;
 mod faults;
 mod job;
+mod rollout;
 mod services;
 mod sets;

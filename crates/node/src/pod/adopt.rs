@@ -41,7 +41,7 @@ pub fn take_over(
                         running.push(name);
                     }
                     Err(error) => {
-                        tracing::warn!(%error, container = name, "a container cannot be taken over")
+                        tracing::warn!(%error, container = name, "a container cannot be taken over");
                     }
                 }
             }

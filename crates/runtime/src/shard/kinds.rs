@@ -195,7 +195,7 @@ impl Kinds {
         Kinds::listed(asked).await;
         let gained = Arc::new(SlotSet::of(self.partition.slots, slots.iter().copied()));
         let just_listed = |core: &Arc<Core>| asked.iter().any(|(listed, _)| Arc::ptr_eq(listed, core));
-        let all: Vec<(Arc<Core>, Option<(Part, Filter)>)> = {
+        let all: Vec<_> = {
             let kinds = self.kinds.lock();
             let stale = kinds.iter().filter(|kind| !just_listed(&kind.core));
             stale

@@ -94,7 +94,7 @@ async fn children_carry_the_slot_of_their_owner_and_go_with_it() {
             a.0 == filter && b.0 == filter && a.1 + b.1 == 60 && a.1 > 0 && b.1 > 0
         })
         .await;
-        let secrets: kube::Api<Secret> = kube::Api::default_namespaced(world.client());
+        let secrets: Api<Secret> = Api::default_namespaced(world.client());
         let all = secrets.list(&Default::default()).await.unwrap();
         let label = "slot.sharding.shoal.dev/web";
         assert!(all.iter().all(|secret| secret.metadata.labels.as_ref().unwrap().contains_key(label)));
