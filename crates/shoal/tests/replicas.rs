@@ -102,8 +102,14 @@ impl Drop for Replica {
 
 #[test]
 fn three_replicas_of_the_controllers_survive_the_death_of_any() {
-    let cluster =
-        Cluster::start(&["up", "--ephemeral", "--port", "0", "--without", "controllers,scheduler,node"]);
+    let cluster = Cluster::start(&[
+        "up",
+        "--ephemeral",
+        "--port",
+        "0",
+        "--without",
+        "controllers,scheduler,node,metrics,application",
+    ]);
     let kubeconfig = PathBuf::from(cluster.kubeconfig());
     let folder = tempfile::tempdir().unwrap();
     let mut replicas: Vec<Replica> = (0..3).map(|n| Replica::start(&kubeconfig, folder.path(), n)).collect();

@@ -136,7 +136,7 @@ pub(super) async fn run(workspace: &Workspace, binary: PathBuf, settings: &Setti
 impl Bench<'_> {
     fn launch(&self, mode: Mode<'_>) -> Result<(Server, Arc<Target>)> {
         // The server alone: the others are measured by `bench cluster`.
-        let alone = ["--without", "controllers,scheduler,node"];
+        let alone = ["--without", "controllers,scheduler,node,metrics,application"];
         let server = Server::start_with(
             &self.binary,
             mode,

@@ -12,9 +12,9 @@ use crate::server::{Mode, Server};
 use crate::workspace::{Profile, Workspace};
 
 /// The checker plays the kubelet and knows of no scheduler.
-const PARTS: [&str; 2] = ["--without", "scheduler,node"];
+const PARTS: [&str; 2] = ["--without", "scheduler,node,application"];
 /// The same, and controllers come from elsewhere.
-const BARE: [&str; 2] = ["--without", "controllers,scheduler,node"];
+const BARE: [&str; 2] = ["--without", "controllers,scheduler,node,metrics,application"];
 /// What a scenario about controllers is tagged with.
 const CONTROLLERS: &str = "controllers";
 

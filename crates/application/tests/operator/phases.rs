@@ -202,8 +202,18 @@ async fn pods_that_become_unready_are_told_once_and_told_when_well() {
             pods.patch_status(name, &params, &kube::api::Patch::Strategic(ready(status))).await.unwrap();
         }
     };
+    // A machine that is well puts right what others say of its pods.
+    let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(cluster.client());
+    let node = pods[0]["spec"]["nodeName"].as_str().unwrap();
+    let dead = |dead: Value| {
+        kube::api::Patch::Merge(json!({"metadata": {"labels": {"simulated.shoal.dev/dead": dead}}}))
+    };
+    nodes.patch(node, &kube::api::PatchParams::default(), &dead(json!("true"))).await.unwrap();
+    // Of simulated time: it passes when everyone has seen that and has nothing to do.
+    tokio::time::sleep(Duration::from_secs(1)).await;
     set("False").await;
     until_told(&cluster, "Unhealthy").await;
+    nodes.patch(node, &kube::api::PatchParams::default(), &dead(Value::Null)).await.unwrap();
     set("True").await;
     until_told(&cluster, "Healthy").await;
     let app =

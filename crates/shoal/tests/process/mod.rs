@@ -22,7 +22,7 @@ use serde_json::Value;
 pub const SHOAL: &str = env!("CARGO_BIN_EXE_shoal");
 
 /// Nothing beside the API server, where a test counts what is stored and who watches.
-pub const ALONE: [&str; 2] = ["--without", "controllers,scheduler,node"];
+pub const ALONE: [&str; 2] = ["--without", "controllers,scheduler,node,metrics,application"];
 
 /// A running `shoal up`; killed when dropped.
 pub struct Cluster {

@@ -19,7 +19,7 @@ use crate::server::{Mode, Server};
 use crate::workspace::{Profile, Workspace};
 
 /// The uses play controllers and kubelets themselves, and count what is there.
-const ALONE: [&str; 2] = ["--without", "controllers,scheduler"];
+const ALONE: [&str; 2] = ["--without", "controllers,scheduler,application"];
 
 /// What all clients need.
 struct Ground<'a> {
