@@ -56,8 +56,8 @@ impl Server {
         let mut command = Command::new(binary);
         command.args(["up", "--port", "0", "--kubeconfig"]).arg(kubeconfig);
         if !matches!(mode, Mode::WithNode) {
-            // What is asked there was recorded on clusters without nodes.
-            command.args(["--without", "node"]);
+            // What is asked there was recorded on clusters without nodes, and without kinds of ours.
+            command.args(["--without", "node,application"]);
         }
         match mode {
             Mode::Ephemeral | Mode::WithNode => command.arg("--ephemeral"),

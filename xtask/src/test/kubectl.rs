@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
@@ -11,6 +12,9 @@ use super::tools::Tools;
 use super::transcript;
 use crate::server::{Mode, Server};
 use crate::workspace::{Profile, Workspace};
+
+/// How long something may take to be seen.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One use: a claim, the command line, what it reads, and what it must print.
 struct Use {
@@ -232,14 +236,23 @@ impl Kubectl<'_> {
         child.wait_with_output().context("waiting for kubectl")
     }
 
+    /// What is only looked at is looked at again until it is there: figures of pods need some seconds.
     fn check(&self, one: &Use) -> Result<()> {
-        let output = self.output(one.arguments, one.input)?;
-        let said =
-            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        if !said.contains(one.prints) {
-            bail!("kubectl {}: expected {:?} in:\n{}", one.arguments, one.prints, said.trim());
+        let looks = ["get ", "describe ", "top "].iter().any(|verb| one.arguments.starts_with(verb));
+        let end = Instant::now() + if looks { PATIENCE } else { Duration::ZERO };
+        loop {
+            let output = self.output(one.arguments, one.input)?;
+            let said = [output.stdout, output.stderr]
+                .map(|text| String::from_utf8_lossy(&text).into_owned())
+                .concat();
+            if said.contains(one.prints) {
+                return Ok(());
+            }
+            if Instant::now() >= end {
+                bail!("kubectl {}: expected {:?} in:\n{}", one.arguments, one.prints, said.trim());
+            }
+            std::thread::sleep(Duration::from_millis(200));
         }
-        Ok(())
     }
 
     fn check_watch(&self) -> Result<()> {
