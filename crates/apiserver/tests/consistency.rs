@@ -176,3 +176,34 @@ async fn an_object_that_starts_or_stops_matching_is_added_or_deleted_for_the_wat
     assert_eq!(kinds(&others), ["ADDED", "DELETED", "ADDED", "DELETED"]);
     assert_eq!(others[2]["object"], off);
 }
+
+/// A node's agent sees the mark, writes the last state and removes the pod before the server's own second write.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_deleted_at_once_is_found_however_fast_its_node_is() {
+    const PODS: &str = "/api/v1/namespaces/default/pods";
+    let http = Cluster::start().await.http();
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
+    http.post("/api/v1/namespaces/default/serviceaccounts", &account).await;
+    let mut events = http.watch(&format!("{PODS}?watch=1&timeoutSeconds=300")).await;
+    let agent = http.clone();
+    let answering = tokio::spawn(async move {
+        while let Some(event) = events.next().await {
+            let meta = &event["object"]["metadata"];
+            let path = format!("{PODS}/{}", meta["name"].as_str().unwrap_or_default());
+            if event["type"] == "MODIFIED" && meta["deletionTimestamp"].is_string() {
+                agent.merge(&format!("{path}/status"), &json!({"status": {"message": "ended"}})).await;
+                agent.delete(&format!("{path}?gracePeriodSeconds=0")).await;
+            }
+        }
+    });
+    for round in 0..300 {
+        let name = format!("p-{round}");
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+            "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});
+        assert_eq!(http.post(PODS, &pod).await.status, 201);
+        let answer = http.delete(&format!("{PODS}/{name}?gracePeriodSeconds=0")).await;
+        assert_eq!(answer.status, 200, "round {round}: {answer:?}");
+        assert_eq!(http.get(&format!("{PODS}/{name}")).await.status, 404, "round {round}");
+    }
+    answering.abort();
+}

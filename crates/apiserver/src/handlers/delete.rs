@@ -140,7 +140,7 @@ pub async fn delete_stored(call: &Call<'_>, mut stored: Arc<Object>, options: &V
             Step::Remove => gone(call, &stored, &current).await,
             Step::Mark(marked, _) if dry_run => return Ok(Deleted::Pending(marked)),
             Step::Mark(marked, then_remove) => match write(call, &stored, &current, &marked).await? {
-                Ok(object) if then_remove => gone(call, &object, &call.served(&object).await?).await,
+                Ok(object) if then_remove => finish(call, object).await?,
                 Ok(object) => {
                     call.server.written(resource, &object).await;
                     Ok(Deleted::Pending(call.served(&object).await?))
@@ -159,6 +159,30 @@ pub async fn delete_stored(call: &Call<'_>, mut stored: Arc<Object>, options: &V
         }
     }
     Err(Failure::modified(resource, &call.target.name))
+}
+
+/// Removes what has just been marked. Whoever stops the pod sees the mark at once and may write its last state, or remove it, first:
+/// then it is gone as it was asked for.
+async fn finish(call: &Call<'_>, marked: Arc<Object>) -> Outcome<Result<Deleted, WriteError>> {
+    let current = call.served(&marked).await?;
+    let mut result = gone(call, &marked, &current).await;
+    for _ in 0..TRIES {
+        match result {
+            Err(WriteError::Missing) => return Ok(Ok(Deleted::Gone(current))),
+            Err(WriteError::Changed(newer)) => {
+                let last = call.served(&newer).await?;
+                if meta::uid(&last) != meta::uid(&current) {
+                    return Ok(Ok(Deleted::Gone(current)));
+                }
+                if meta::finalizers(&last).next().is_some() {
+                    return Ok(Ok(Deleted::Pending(last)));
+                }
+                result = gone(call, &newer, &last).await;
+            }
+            done => return Ok(done),
+        }
+    }
+    Ok(result)
 }
 
 async fn gone(call: &Call<'_>, stored: &Object, current: &Value) -> Result<Deleted, WriteError> {
