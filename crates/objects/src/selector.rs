@@ -113,6 +113,16 @@ impl LabelSelector {
         self.matches(|key| labels?.get(key)?.as_str())
     }
 
+    /// The labels that must have one certain value, and the value. An index finds objects by them.
+    pub fn equalities(&self) -> impl Iterator<Item = (&str, &str)> {
+        let exact =
+            |r: &&Requirement| matches!(r.operator, Operator::Equals | Operator::DoubleEquals | Operator::In);
+        self.requirements.iter().filter(exact).filter_map(|r| match &r.values[..] {
+            [value] => Some((&*r.key, &**value)),
+            _ => None,
+        })
+    }
+
     /// Whether every object is meant.
     pub fn is_everything(&self) -> bool {
         !self.nothing && self.requirements.is_empty()

@@ -83,11 +83,19 @@ impl Encoded {
     /// An object of which only the key is known.
     #[cfg(test)]
     pub(super) fn bare(key: ObjectKey) -> Encoded {
+        Encoded::labelled(key, &serde_json::Value::Null)
+    }
+
+    /// An object of which only key and labels are known.
+    #[cfg(test)]
+    pub(super) fn labelled(key: ObjectKey, labels: &serde_json::Value) -> Encoded {
+        let object = serde_json::json!({"metadata": {"labels": labels}}).to_string();
+        let record = Record::of(&object);
         let kind = super::siblings::KindShared {
             prefix: "{".into(),
             packing: super::pack::Packing::new(super::pack::Compression::None),
         };
-        Encoded::new(key, &Record::default(), &mut Interner::new(Arc::new(kind)), None)
+        Encoded::new(key, &record, &mut Interner::new(Arc::new(kind)), None)
     }
 
     /// Namespace and name.

@@ -112,7 +112,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Lister<K> {
 
     /// The metadata of the objects that a selector means.
     pub fn select_metas(&self, namespace: Option<&str>, selector: &LabelSelector) -> Vec<Arc<Encoded>> {
-        self.core.store.list(namespace, |object| object.matches(selector))
+        self.core.store.select(namespace, selector)
     }
 
     /// The metadata of the objects that stand under a text in an index. They are shared, not copied.

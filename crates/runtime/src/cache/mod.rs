@@ -14,6 +14,7 @@ mod encoded;
 mod index;
 mod informer;
 mod informers;
+mod labels;
 mod lister;
 mod metrics;
 mod pack;

@@ -21,6 +21,15 @@ impl Objects {
         self.pages.iter().flat_map(|page| page.iter())
     }
 
+    /// Those of a namespace, or all.
+    pub(super) fn within(&self, namespace: Option<&str>) -> impl Iterator<Item = &Arc<Encoded>> {
+        let first = namespace.map(|namespace| ObjectKey::new(namespace, ""));
+        let page = first.as_ref().map_or(0, |first| page_of(&self.pages, first));
+        let from = self.pages[page.min(self.pages.len())..].iter().flat_map(|page| page.iter());
+        from.skip_while(move |object| first.as_ref().is_some_and(|first| object.key() < first))
+            .take_while(move |object| namespace.is_none_or(|namespace| object.namespace() == namespace))
+    }
+
     /// How many.
     pub fn len(&self) -> usize {
         self.pages.iter().map(|page| page.len()).sum()

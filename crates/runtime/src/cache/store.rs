@@ -5,12 +5,15 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::RwLock;
+use shoal_objects::selector::LabelSelector;
 
 use super::delta::{ChangeKind, Delta, Origin};
 use super::encoded::Encoded;
 use super::index::{Index, IndexFn};
+use super::labels::{Labels, is_wasteful};
 use super::pages::Objects;
 use super::subscription::{Feed, Subscription};
 use crate::key::ObjectKey;
@@ -58,6 +61,8 @@ pub(crate) type Forget = Arc<dyn Fn(u64) + Send + Sync>;
 #[derive(Default)]
 pub(crate) struct Store {
     state: RwLock<State>,
+    /// How many selections looked at much and found little.
+    wasted: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -67,6 +72,7 @@ struct State {
     /// For lists, in the order of keys.
     ordered: BTreeSet<Entry>,
     indexes: BTreeMap<Box<str>, Index>,
+    labels: Labels,
     feeds: Vec<Arc<Feed>>,
     forget: Vec<Forget>,
     bytes: usize,
@@ -100,17 +106,47 @@ impl Store {
 
     /// The objects that are wanted, in the order of keys.
     pub fn list(&self, namespace: Option<&str>, wanted: impl Fn(&Encoded) -> bool) -> Vec<Arc<Encoded>> {
+        self.state.read().within(namespace).filter(|object| wanted(object)).cloned().collect()
+    }
+
+    /// The objects that a selector means, in the order of keys.
+    pub fn select(&self, namespace: Option<&str>, selector: &LabelSelector) -> Vec<Arc<Encoded>> {
         let state = self.state.read();
-        let all: Box<dyn Iterator<Item = &Entry>> = match namespace {
-            None => Box::new(state.ordered.iter()),
-            Some(namespace) => Box::new(
-                state
-                    .ordered
-                    .range(ObjectKey::new(namespace, "")..)
-                    .take_while(move |entry| entry.0.namespace() == namespace),
-            ),
+        let near: Objects;
+        let mut seen = 0;
+        let meant = |object: &&Arc<Encoded>| {
+            seen += 1;
+            object.matches(selector)
         };
-        all.filter(|entry| wanted(&entry.0)).map(|entry| entry.0.clone()).collect()
+        let found: Vec<Arc<Encoded>> = match state.labels.narrow(selector) {
+            Some(objects) => {
+                near = objects;
+                near.within(namespace).filter(meant).cloned().collect()
+            }
+            None => state.within(namespace).filter(meant).cloned().collect(),
+        };
+        drop(state);
+        // Thinking about it costs as much again, so ever seldomer if it is of no use.
+        if is_wasteful(seen, found.len()) && (self.wasted.fetch_add(1, Relaxed) + 1).is_power_of_two() {
+            self.learn(namespace, selector, found.len());
+        }
+        found
+    }
+
+    /// The labels by which objects are found.
+    #[cfg(test)]
+    pub fn labels(&self) -> Vec<String> {
+        self.state.read().labels.keys().map(str::to_owned).collect()
+    }
+
+    /// Finds a better way for the next who asks the like.
+    fn learn(&self, namespace: Option<&str>, selector: &LabelSelector, found: usize) {
+        let seen = self.list(namespace, |_| true);
+        let mut state = self.state.write();
+        if let Some(label) = state.labels.worth(selector, &seen, found) {
+            let State { labels, ordered, .. } = &mut *state;
+            labels.learn(label, ordered.iter().map(|entry| &entry.0));
+        }
     }
 
     /// `None` for an index that does not exist.
@@ -183,6 +219,7 @@ impl Batch<'_> {
         for index in state.indexes.values_mut() {
             index.insert(&object);
         }
+        state.labels.insert(&object);
         let change = if old.is_some() { ChangeKind::Modified } else { ChangeKind::Added };
         self.deltas.extend(Delta::new(change, origin, old, Some(object)));
     }
@@ -206,11 +243,21 @@ impl Batch<'_> {
 }
 
 impl State {
+    /// In the order of keys.
+    fn within(&self, namespace: Option<&str>) -> Box<dyn Iterator<Item = &Arc<Encoded>> + '_> {
+        let Some(namespace) = namespace.map(str::to_owned) else {
+            return Box::new(self.ordered.iter().map(|entry| &entry.0));
+        };
+        let from = self.ordered.range(ObjectKey::new(&namespace, "")..).map(|entry| &entry.0);
+        Box::new(from.take_while(move |object| object.namespace() == namespace))
+    }
+
     fn let_go(&mut self, old: &Arc<Encoded>) {
         self.bytes -= old.held_bytes();
         for index in self.indexes.values_mut() {
             index.remove(old);
         }
+        self.labels.remove(old);
         for forget in &self.forget {
             forget(old.id());
         }

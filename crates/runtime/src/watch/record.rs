@@ -37,6 +37,14 @@ pub struct Record {
 }
 
 impl Record {
+    /// A whole object.
+    #[cfg(test)]
+    pub fn of(object: &str) -> Record {
+        let bytes = Bytes::copy_from_slice(object.as_bytes());
+        let trim = Trim { managed_fields: true, all_but_metadata: false };
+        Record::scan(&bytes, &mut Scanner::new(&bytes), trim).unwrap()
+    }
+
     /// Scans the object at the scanner's place in `bytes`.
     pub fn scan(bytes: &Bytes, scanner: &mut Scanner<'_>, trim: Trim) -> Option<Record> {
         scanner.take(b'{')?;
