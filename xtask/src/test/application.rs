@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::command::{Counts, FAILED, PASSED};
+use super::command::{Counts, story, verdict};
 use super::tools::Tools;
 use crate::server::{Mode, Server};
 use crate::workspace::{Profile, Workspace};
@@ -93,9 +93,7 @@ const BEYOND: &[Use] = &[
 pub fn run_all(workspace: &Workspace, tools: &Tools) -> Result<Counts> {
     let binary = workspace.build("shoal", Profile::Debug)?;
     let mut counts = the_usage_guide_works_as_printed(workspace, tools, &binary)?;
-    let status = Command::new(&binary).args(["demo", "application", "--quick"]).status();
-    let good = status.context("running shoal demo application")?.success();
-    counts += if good { PASSED } else { FAILED };
+    counts += story(&binary, &["demo", "application", "--quick"]);
     Ok(counts)
 }
 
@@ -114,16 +112,7 @@ fn the_usage_guide_works_as_printed(workspace: &Workspace, tools: &Tools, binary
         command.current_dir(&workspace.root);
         command.args(["-c", &format!("({}) 2>&1", one.line)]);
         command.env("PATH", &path).env("KUBECONFIG", &server.kubeconfig).env("HOME", &folder);
-        match until_it_prints(&mut command, one) {
-            Ok(()) => {
-                println!("PASS {}", one.line);
-                counts.passed += 1;
-            }
-            Err(error) => {
-                println!("FAIL {}\n    {error:#}", one.line);
-                counts.failed += 1;
-            }
-        }
+        counts += verdict(one.line, until_it_prints(&mut command, one));
     }
     server.stop()?;
     Ok(counts)

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::command::{Counts, FAILED, PASSED};
+use super::command::{Counts, verdict};
 use super::tools::Tools;
 use super::transcript;
 use crate::server::{Mode, Server};
@@ -190,19 +190,6 @@ pub fn run(workspace: &Workspace, tools: &Tools) -> Result<Counts> {
     server.stop()?;
     counts += verdict("the transcript is what kubectl prints", transcript::check(workspace, tools));
     Ok(counts)
-}
-
-fn verdict(claim: &str, outcome: Result<()>) -> Counts {
-    match outcome {
-        Ok(()) => {
-            println!("PASS {claim}");
-            PASSED
-        }
-        Err(error) => {
-            println!("FAIL {claim}\n    {error:#}");
-            FAILED
-        }
-    }
 }
 
 struct Kubectl<'a> {

@@ -70,8 +70,9 @@ where
             let next = queue.lock().ok().and_then(|mut queue| queue.next());
             let Some((name, job)) = next else { return counts };
             counts += job().unwrap_or_else(|error| {
-                println!("FAILED {name}: {error:#}");
-                FAILED
+                let line = format!("FAILED {name}: {error:#}");
+                println!("{line}");
+                Counts::failure(line)
             });
         }
     };
@@ -103,8 +104,9 @@ impl Ground<'_> {
         let mut counts = run_reporting(command)?;
         let status = server.stop()?;
         if !status.success() {
-            println!("FAILED {name}: shoal up ended with {status}; its log: {}", log.display());
-            counts.failed += 1;
+            let line = format!("FAILED {name}: shoal up ended with {status}; its log: {}", log.display());
+            println!("{line}");
+            counts += Counts::failure(line);
         }
         Ok(counts)
     }

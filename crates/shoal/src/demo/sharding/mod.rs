@@ -11,6 +11,7 @@ pub mod replica;
 mod trail;
 mod verdict;
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -123,11 +124,21 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
         Some(Output::Json) => crate::shards::print(&(serde_json::to_string_pretty(&verdict)? + "\n")),
         None => crate::shards::print(&format!("\n{}", verdict.text())),
     }
+    if !verdict.overlaps.is_empty() {
+        // Told apart from a wait that was too long, which a machine that stood still can cause as well.
+        drop(folder);
+        let _ = writeln!(std::io::stderr(), "error: two replicas had one object at once; {LOOK}");
+        std::process::exit(TWO_AT_ONCE);
+    }
     match verdict.is_good() {
         true => Ok(()),
-        false => bail!("a promise was broken; run again with --keep DIR and look at the trails"),
+        false => bail!("a promise was broken; {LOOK}"),
     }
 }
+
+const LOOK: &str = "run again with --keep DIR and look at the trails";
+/// What the program ends with if safety itself was broken.
+const TWO_AT_ONCE: i32 = 2;
 
 enum Folder {
     Kept(PathBuf),
