@@ -369,3 +369,21 @@ async fn metrics_tell_of_collections_and_never_of_objects() {
     assert!(text.contains("controller_informer_lists_total{"), "{text}");
     assert!(!text.contains("object-name"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_reads_is_kept_encoded_only() {
+    let cluster = shoal_testkit::Cluster::start().await;
+    for name in ["idle", "busy"] {
+        create(&cluster, name, "1").await;
+    }
+    let informer = informers(cluster.client()).of::<ConfigMap>();
+    informer.synced().await;
+    let lister = informer.lister();
+    assert_eq!((lister.list().len(), lister.decoded_len()), (2, 2));
+    for _ in 0..9 {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert!(lister.get(&key("busy")).is_some());
+    }
+    assert_eq!(lister.decoded_len(), 1, "the one that is read");
+    assert_eq!(lister.get(&key("idle")).unwrap().data.as_ref().unwrap()["k"], "1");
+}

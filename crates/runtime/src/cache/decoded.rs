@@ -112,6 +112,26 @@ impl<K: Send + Sync + 'static> Decoded<K> {
         }
     }
 
+    /// Takes away what nobody has read since the last time, and forgets what is not held any more.
+    pub fn sweep(&self) {
+        let mut idle = Vec::new();
+        let mut ring = self.ring.lock();
+        ring.objects.retain(|object| match object.upgrade() {
+            Some(object) if object.take_mark() => true,
+            Some(object) => {
+                idle.push(object);
+                false
+            }
+            None => false,
+        });
+        ring.objects.shrink_to_fit();
+        ring.hand = 0;
+        drop(ring);
+        for object in idle {
+            object.forms().remove::<K>();
+        }
+    }
+
     pub fn len(&self) -> usize {
         self.ring.lock().objects.iter().filter(|object| object.strong_count() > 0).count()
     }

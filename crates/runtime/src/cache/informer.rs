@@ -42,6 +42,7 @@ pub(crate) struct Core {
     parts: AtomicU64,
     task: AbortHandle,
     views: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
+    sweeps: Sweeps,
 }
 
 /// How far a cache has come.
@@ -58,6 +59,13 @@ pub(crate) struct Progress {
     /// The last change of the part that a list has followed.
     pub part: u64,
 }
+
+/// Decoded objects that nobody reads for so long, or up to twice as long, are let go: they are several times as large as the
+/// encoded ones, and decoding takes microseconds.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// Let go of what nobody reads, one for each type as which the cache is read.
+type Sweeps = Arc<Mutex<Vec<Box<dyn Fn() + Send>>>>;
 
 enum Command {
     /// Unless a list is under way that shows this moment.
@@ -107,6 +115,7 @@ impl Core {
         let (commands, orders) = mpsc::unbounded_channel();
         let (progress, seen) = watch::channel(Progress::default());
         let name = source.path();
+        let sweeps: Sweeps = Arc::default();
         let follower = Follower {
             name,
             watcher,
@@ -115,6 +124,7 @@ impl Core {
             progress,
             resync: options.resync,
             ticks: ticks(options.resync),
+            sweeps: sweeps.clone(),
             part: 0,
             sides: Sides::new(client.clone(), source.clone(), options.watch.clone()),
             counted: 0,
@@ -132,6 +142,7 @@ impl Core {
             parts: AtomicU64::new(0),
             task,
             views: Mutex::default(),
+            sweeps,
         }
     }
 
@@ -143,6 +154,8 @@ impl Core {
             let view = Arc::new(View::<K>::new(capacity, self.stats.clone()));
             let forgetful = view.clone();
             self.store.add_forget(Arc::new(move |id| forgetful.forget(id)));
+            let swept = view.clone();
+            self.sweeps.lock().push(Box::new(move || swept.sweep()));
             views.insert(TypeId::of::<K>(), view.clone());
             view
         })
@@ -373,6 +386,7 @@ struct Follower {
     progress: watch::Sender<Progress>,
     resync: Option<Duration>,
     ticks: Option<Interval>,
+    sweeps: Sweeps,
     /// The last change of the part that the next list of everything follows.
     part: u64,
     sides: Sides,
@@ -399,6 +413,8 @@ fn ticks(period: Option<Duration>) -> Option<Interval> {
 
 impl Follower {
     async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Command>) {
+        let mut idle = tokio::time::interval_at(Instant::now() + IDLE, IDLE);
+        idle.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let happened = {
                 let next = self.watcher.next();
@@ -415,6 +431,7 @@ impl Follower {
                         biased;
                         order = orders.recv() => break Happened::Order(order),
                         _ = tick => self.writer.resync(),
+                        _ = idle.tick() => self.sweeps.lock().iter().for_each(|sweep| sweep()),
                         (side, listed) = &mut side => break Happened::Listed(side, listed),
                         step = &mut next => break Happened::Step(step),
                     }

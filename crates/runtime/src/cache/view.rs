@@ -80,6 +80,11 @@ impl<K: DeserializeOwned + Send + Sync + 'static> View<K> {
         self.malformed.lock().remove(&id);
     }
 
+    /// Decoded forms that nobody has read since the last time are let go.
+    pub fn sweep(&self) {
+        self.decoded.sweep();
+    }
+
     pub fn malformed(&self) -> Vec<Malformed> {
         let mut all: Vec<Malformed> = self.malformed.lock().values().cloned().collect();
         all.sort_by(|a, b| a.key.cmp(&b.key));
