@@ -412,6 +412,7 @@ impl Play<'_> {
         // A machine that does ten other things is no fault of the replicas'.
         let left_out = merged(self.outages.into_iter().chain(slow).collect());
         let verdict = judge(&lives, &self.load.changes(), &left_out, bound, self.chapters, &turned_back);
-        Ok(Verdict { figures: self.figures, ended_themselves: self.fleet.aborted, slow_seconds, ..verdict })
+        let verdict = verdict.leaving_out(slow_seconds);
+        Ok(Verdict { figures: self.figures, ended_themselves: self.fleet.aborted, ..verdict })
     }
 }

@@ -116,6 +116,8 @@ pub struct Scale {
 
 /// So the chapters begin in which every replica is replaced.
 pub const RESTART: &str = "rolling restart";
+/// How much of the story may be left out because the API server was slow.
+const MOST_LEFT_OUT: f64 = 0.3;
 /// Examples are enough; a broken run has thousands.
 const EXAMPLES: usize = 10;
 
@@ -232,6 +234,21 @@ fn seconds(micros: Micros) -> f64 {
 }
 
 impl Verdict {
+    /// The same, without the time in which the API server was slow. If that was much of the story, it has proved nothing.
+    pub fn leaving_out(mut self, slow_seconds: f64) -> Self {
+        self.slow_seconds = slow_seconds;
+        let from = self.chapters.iter().map(|chapter| chapter.from).min().unwrap_or_default();
+        let to = self.chapters.iter().map(|chapter| chapter.to).max().unwrap_or_default();
+        let whole = seconds(to.saturating_sub(from));
+        if slow_seconds > whole * MOST_LEFT_OUT {
+            self.verdict = "broken";
+            self.gaps.push(format!(
+                "the API server was slow for {slow_seconds:.1} of {whole:.1} s: too much is left out to prove anything"
+            ));
+        }
+        self
+    }
+
     /// Whether the promises were kept.
     pub fn is_good(&self) -> bool {
         self.verdict == "proved"
@@ -337,5 +354,12 @@ mod tests {
             &["item-7".to_owned()],
         );
         assert!(!back.is_good());
+    }
+
+    #[test]
+    fn a_story_with_a_slow_server_throughout_proves_nothing() {
+        assert!(verdict(&takeover(), 20).leaving_out(0.0002).is_good());
+        let slow = verdict(&takeover(), 20).leaving_out(0.0004);
+        assert!(!slow.is_good() && slow.overlaps.is_empty(), "{}", slow.text());
     }
 }
