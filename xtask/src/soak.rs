@@ -25,19 +25,25 @@ pub struct Options {
 }
 
 /// Kills a server in the middle of durable writes, at another moment each time and every second time while it writes
-/// snapshots too, and looks whether everything acknowledged is there; then plays with replicas of a sharded controller. True if
-/// every promise was kept.
+/// snapshots too, and looks whether everything acknowledged is there; does the same to a whole cluster with workloads; then
+/// plays with replicas of a sharded controller. True if every promise was kept.
 pub fn run(options: &Options) -> Result<bool> {
+    let durable = killed(options, "durability", "what_was_acknowledged_survives_kill_9")?;
+    let living = killed(options, "living", "a_cluster_that_is_killed_at_any_moment")?;
+    let simulated = simulate::seeds(options.seeds)?;
+    Ok(sharding(options)? && simulated && durable && living)
+}
+
+/// A test of the binary that kills it once per round.
+fn killed(options: &Options, file: &str, test: &str) -> Result<bool> {
     let mut command = cargo();
-    command.args(["test", "--package", "shoal", "--test", "durability"]);
+    command.args(["test", "--package", "shoal", "--test", file]);
     if !options.debug {
         command.arg("--release");
     }
-    command.args(["--", "--nocapture", "what_was_acknowledged_survives_kill_9"]);
+    command.args(["--", "--nocapture", test]);
     command.env("SHOAL_SOAK_ROUNDS", options.rounds.to_string());
-    let durable = command.status()?.success();
-    let simulated = simulate::seeds(options.seeds)?;
-    Ok(sharding(options)? && simulated && durable)
+    Ok(command.status()?.success())
 }
 
 /// The story of sharding with 10,000 objects, several times over.

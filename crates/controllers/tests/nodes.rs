@@ -7,6 +7,8 @@
     reason = "a test that cannot go on has failed"
 )]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
@@ -25,11 +27,16 @@ use tokio::time::Instant;
 const NODE_CONTROLLERS: [&str; 3] = ["node-lifecycle", "pod-garbage-collector", "taint-eviction"];
 
 async fn start() -> Cluster {
+    start_with(Arc::default()).await
+}
+
+/// With a clock that can be set forward and back, by seconds.
+async fn start_with(set: Arc<AtomicI64>) -> Cluster {
     let cluster = Cluster::builder().seed(1).start().await;
     let begin = Instant::now();
     let clock = Clock::from_fn(move || {
         let since = i64::try_from(begin.elapsed().as_micros()).unwrap();
-        Timestamp(1_767_225_600_000_000 + since)
+        Timestamp(1_767_225_600_000_000 + since + set.load(Ordering::Relaxed) * 1_000_000)
     });
     let builder = Manager::builder("controllers").client(cluster.client()).clock(clock.clone());
     let mut manager = builder.embedded().build().await.unwrap();
@@ -199,4 +206,40 @@ async fn pods_of_a_node_that_is_gone_are_removed_after_a_while() {
     let nodes: Api<Node> = Api::all(cluster.client());
     nodes.delete("a", &DeleteParams::default()).await.unwrap();
     when(Instant::now(), || async { pods.get_opt("stays").await.unwrap().is_none() }).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_jumps_kills_no_node_and_drives_nobody_away_early_or_late() {
+    let set = Arc::new(AtomicI64::new(0));
+    let cluster = start_with(set.clone()).await;
+    join(&cluster, "a", "z").await;
+    join(&cluster, "b", "z").await;
+    // This node's clock is set back by an hour: it renews with times that were before.
+    let leases: Api<Lease> = Api::namespaced(cluster.client(), "kube-node-lease");
+    let back = json!({"spec": {"renewTime": "2026-01-01T01:00:00.000000Z"}});
+    leases.patch("a", &PatchParams::default(), &Patch::Merge(back)).await.unwrap();
+    let _a = keep_alive(&cluster, "a");
+    let b = keep_alive(&cluster, "b");
+    let pods: Api<Pod> = Api::default_namespaced(cluster.client());
+    create(&pods, pod("usual", "b", json!([]))).await;
+    for jump in [3600, -3600, 0] {
+        set.store(jump, Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        assert_eq!((ready(&cluster, "a").await, ready(&cluster, "b").await), ("True".into(), "True".into()));
+    }
+    b.abort();
+    let begin = Instant::now();
+    let tainted = when(begin, || async { taints(&cluster, "b").await.len() == 2 }).await;
+    set.store(3600, Ordering::Relaxed);
+    // Another change of the node, so that its pods are looked at under the new time.
+    let nodes: Api<Node> = Api::all(cluster.client());
+    let label = json!({"metadata": {"labels": {"looked": "at"}}});
+    nodes.patch("b", &PatchParams::default(), &Patch::Merge(label)).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    set.store(-3600, Ordering::Relaxed);
+    let evicted = when(begin, || async {
+        pods.get_opt("usual").await.unwrap().is_none_or(|pod| pod.metadata.deletion_timestamp.is_some())
+    })
+    .await;
+    assert!((tainted + 299..=tainted + 302).contains(&evicted), "tainted {tainted}, evicted {evicted}");
 }

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Event, Node, Pod, PodCondition, ServiceAccount};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -162,4 +163,36 @@ async fn an_important_pod_takes_the_place_of_a_lesser_one() {
     condition(&pods, "slippery", "Unschedulable").await;
     pods.delete("low", &DeleteParams::default().grace_period(0)).await.unwrap();
     assert_eq!(node_of(&pods, "high").await, "n");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_stateful_set_are_spread_over_zones_without_being_told() {
+    let cluster = start().await;
+    let nodes: Api<Node> = Api::all(cluster.client());
+    for name in ["a1", "a2", "b1"] {
+        add_node(&cluster, name, "400").await;
+        let labels = json!({"topology.kubernetes.io/zone": &name[..1], "kubernetes.io/hostname": name});
+        let patch = json!({"metadata": {"labels": labels}});
+        nodes.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+    let sets: Api<StatefulSet> = Api::default_namespaced(cluster.client());
+    let template =
+        json!({"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let set = json!({"metadata": {"name": "db"}, "spec": {"serviceName": "db",
+        "selector": {"matchLabels": {"app": "db"}}, "template": template}});
+    let set = sets.create(&PostParams::default(), &serde_json::from_value(set).unwrap()).await.unwrap();
+    let owner = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "controller": true,
+        "uid": set.metadata.uid});
+    let pods: Api<Pod> = Api::default_namespaced(cluster.client());
+    let mut count: BTreeMap<String, usize> = BTreeMap::new();
+    for name in ["db-0", "db-1", "db-2", "db-3"] {
+        let mut one = pod(name, "1m", json!({}));
+        one.metadata = serde_json::from_value(json!({"name": name, "ownerReferences": [owner],
+            "labels": {"app": "db", "statefulset.kubernetes.io/pod-name": name}}))
+        .unwrap();
+        create(&pods, one).await;
+        *count.entry(node_of(&pods, name).await).or_default() += 1;
+    }
+    let expected = BTreeMap::from([("a1".to_owned(), 1), ("a2".to_owned(), 1), ("b1".to_owned(), 2)]);
+    assert_eq!(count, expected);
 }

@@ -3,23 +3,30 @@
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on has failed")]
 
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Namespace, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota,
+    ConfigMap, Event, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota,
+    ServiceAccount,
 };
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::serde::Serialize;
 use k8s_openapi::serde::de::DeserializeOwned;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use shoal_controllers::all::{self, Settings};
+use shoal_controllers::scheduler::Scheduler;
 use shoal_runtime::Manager;
 use shoal_testkit::{Cluster, eventually};
 
 async fn start(settings: Settings) -> Cluster {
+    start_and(settings, |_| {}).await
+}
+
+async fn start_and(settings: Settings, add: impl FnOnce(&mut Manager)) -> Cluster {
     let cluster = Cluster::start().await;
     let builder = Manager::builder("controllers").client(cluster.client());
     let mut manager = builder.embedded().build().await.unwrap();
     all::register(&mut manager, &settings, |_| true);
+    add(&mut manager);
     tokio::spawn(manager.run());
     cluster
 }
@@ -94,7 +101,7 @@ async fn a_claim_that_names_no_class_gets_a_folder_and_keeps_it_while_a_pod_runs
     assert_eq!(path, format!("/var/lib/volumes/n_data_{volume}"));
 
     let pods: Api<Pod> = Api::namespaced(cluster.client(), "n");
-    let accounts: Api<k8s_openapi::api::core::v1::ServiceAccount> = Api::namespaced(cluster.client(), "n");
+    let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client(), "n");
     eventually("pods can be made", || async { accounts.get_opt("default").await.unwrap() }).await;
     let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "somewhere",
         "containers": [{"name": "c", "image": "i"}],
@@ -112,6 +119,112 @@ async fn a_claim_that_names_no_class_gets_a_folder_and_keeps_it_while_a_pod_runs
         volumes.get_opt(&volume).await.unwrap().is_none().then_some(())
     })
     .await;
+}
+
+/// A node that is ready and stays so for the length of a test.
+async fn add_node(cluster: &Cluster, name: &str) {
+    let nodes: Api<Node> = Api::all(cluster.client());
+    let labels = json!({"kubernetes.io/hostname": name});
+    create(&nodes, json!({"metadata": {"name": name, "labels": labels}})).await;
+    let ready = json!({"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"});
+    let room = json!({"cpu": "4", "memory": "8Gi", "pods": "110"});
+    let status = json!({"status": {"conditions": [ready], "allocatable": room, "capacity": room}});
+    nodes.patch_status(name, &PatchParams::default(), &Patch::Strategic(status)).await.unwrap();
+}
+
+fn consumer(name: &str, claim: &str, host: Option<&str>) -> Value {
+    let selector = host.map(|host| json!({"kubernetes.io/hostname": host}));
+    json!({"metadata": {"name": name}, "spec": {"nodeSelector": selector,
+        "containers": [{"name": "c", "image": "i"}],
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]}})
+}
+
+fn on_host(host: &str) -> Value {
+    let label = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": [host]});
+    json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [label]}]}})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_that_wait_for_their_consumer_get_volumes_on_its_node() {
+    let settings = Settings { volumes: Some("/var/lib/volumes".into()), ..Settings::default() };
+    let cluster = start_and(settings, |manager| {
+        manager.add(Scheduler::default());
+    })
+    .await;
+    for name in ["n1", "n2", "n3"] {
+        add_node(&cluster, name).await;
+    }
+    let classes: Api<StorageClass> = Api::all(cluster.client());
+    for (name, provisioner) in [("local", "kubernetes.io/no-provisioner"), ("folders", "shoal.dev/local")] {
+        let mode = "WaitForFirstConsumer";
+        let class =
+            json!({"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": mode});
+        create(&classes, class).await;
+    }
+    let volumes: Api<PersistentVolume> = Api::all(cluster.client());
+    // The smallest is on a node that the pod cannot be on.
+    for (name, host, size) in [("small", "n1", "1Gi"), ("right", "n2", "2Gi"), ("large", "n2", "9Gi")] {
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": size},
+            "storageClassName": "local", "local": {"path": "/mnt"}, "nodeAffinity": on_host(host)});
+        create(&volumes, json!({"metadata": {"name": name}, "spec": spec})).await;
+    }
+    let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(cluster.client());
+    let of_class = |name: &str, class: &str| {
+        let mut claim = claim(name);
+        claim["spec"]["storageClassName"] = json!(class);
+        claim
+    };
+    create(&claims, of_class("static", "local")).await;
+    create(&claims, of_class("made", "folders")).await;
+    let events: Api<Event> = Api::default_namespaced(cluster.client());
+    for name in ["static", "made"] {
+        eventually("the claim says that it waits", || async {
+            let events = events.list(&ListParams::default()).await.unwrap();
+            let told = |event: &Event| {
+                event.involved_object.name.as_deref() == Some(name)
+                    && event.reason.as_deref() == Some("WaitForFirstConsumer")
+            };
+            events.iter().any(told).then_some(())
+        })
+        .await;
+    }
+    let accounts: Api<ServiceAccount> = Api::default_namespaced(cluster.client());
+    eventually("pods can be made", || async { accounts.get_opt("default").await.unwrap() }).await;
+    let pods: Api<Pod> = Api::default_namespaced(cluster.client());
+    let node_of = async |name: &str| {
+        eventually("the pod has a node", || async { pods.get(name).await.unwrap().spec?.node_name }).await
+    };
+    create(&pods, consumer("a", "static", Some("n2"))).await;
+    assert_eq!(node_of("a").await, "n2");
+    assert_eq!(bound(&claims, "static").await, "right");
+    phase(&volumes, "right", "Bound").await;
+    phase(&volumes, "small", "Available").await;
+
+    create(&pods, consumer("b", "made", Some("n3"))).await;
+    assert_eq!(node_of("b").await, "n3");
+    let volume = bound(&claims, "made").await;
+    let made = volumes.get(&volume).await.unwrap().spec.unwrap();
+    assert_eq!(serde_json::to_value(made.node_affinity).unwrap(), on_host("n3"));
+    // Whoever comes later goes to where the volume is.
+    create(&pods, consumer("c", "made", None)).await;
+    assert_eq!(node_of("c").await, "n3");
+
+    // Nowhere is a volume left that is enough.
+    let mut huge = of_class("huge", "local");
+    huge["spec"]["resources"]["requests"]["storage"] = json!("10Gi");
+    create(&claims, huge).await;
+    create(&pods, consumer("d", "huge", None)).await;
+    eventually("the pod says why it waits", || async {
+        let conditions = pods.get("d").await.unwrap().status?.conditions?;
+        let told = conditions.into_iter().find(|told| told.type_ == "PodScheduled")?.message?;
+        told.contains("3 node(s) didn't find available persistent volumes to bind").then_some(())
+    })
+    .await;
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "20Gi"},
+        "storageClassName": "local", "local": {"path": "/mnt"}, "nodeAffinity": on_host("n1")});
+    create(&volumes, json!({"metadata": {"name": "late"}, "spec": spec})).await;
+    assert_eq!(node_of("d").await, "n1");
+    assert_eq!(bound(&claims, "huge").await, "late");
 }
 
 #[tokio::test(flavor = "multi_thread")]

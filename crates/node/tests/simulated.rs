@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
-use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use shoal_node::simulated::{self, Options};
 use shoal_objects::clock::{Clock, Timestamp};
@@ -118,4 +118,41 @@ async fn pods_start_late_end_by_themselves_and_fail_as_they_say() {
     let failed = phase(&pods, "bad", "Failed").await.status.unwrap().container_statuses.unwrap();
     let ended = failed[0].state.as_ref().unwrap().terminated.as_ref().unwrap();
     assert_eq!((ended.exit_code, ended.reason.as_deref()), (7, Some("Error")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_machine_is_silent_and_one_that_was_taken_for_dead_puts_it_right() {
+    let cluster = start(Options { nodes: 2, ..Options::default() }).await;
+    let nodes: Api<Node> = Api::all(cluster.client());
+    let leases: Api<Lease> = Api::namespaced(cluster.client(), "kube-node-lease");
+    let pods: Api<Pod> = Api::default_namespaced(cluster.client());
+    pods.create(&PostParams::default(), &pod("a", json!({}), json!({}))).await.unwrap();
+    phase(&pods, "a", "Running").await;
+    let doubt = |time: &str| json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown", "lastTransitionTime": time}]}});
+    let (params, time) = (PatchParams::default(), "2026-01-01T00:00:00Z");
+    nodes.patch_status("simulated-0", &params, &Patch::Strategic(doubt(time))).await.unwrap();
+    pods.patch_status("a", &params, &Patch::Strategic(doubt(time))).await.unwrap();
+    let holds = |conditions: Option<Vec<Value>>| {
+        let ready = |told: &Value| told["type"] == "Ready" && told["status"] == "True";
+        conditions.unwrap_or_default().iter().any(ready).then_some(())
+    };
+    let told = |object: Value| object["status"]["conditions"].as_array().cloned();
+    eventually("the node says that it is ready", || async {
+        holds(told(serde_json::to_value(nodes.get("simulated-0").await.unwrap()).unwrap()))
+    })
+    .await;
+    eventually("so does its pod", || async {
+        holds(told(serde_json::to_value(pods.get("a").await.unwrap()).unwrap()))
+    })
+    .await;
+
+    let dead = json!({"metadata": {"labels": {"simulated.shoal.dev/dead": ""}}});
+    nodes.patch("simulated-1", &params, &Patch::Merge(dead)).await.unwrap();
+    let renewed = async |name: &str| leases.get(name).await.unwrap().spec.unwrap().renew_time.unwrap().0;
+    // The renewal that was under way.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let before = (renewed("simulated-0").await, renewed("simulated-1").await);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(renewed("simulated-0").await > before.0);
+    assert_eq!(renewed("simulated-1").await, before.1);
 }

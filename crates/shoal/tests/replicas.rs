@@ -123,6 +123,18 @@ fn three_replicas_of_the_controllers_survive_the_death_of_any() {
         a_new_namespace_is_looked_after(&kubeconfig, &format!("after-{round}"));
         replicas.push(Replica::start(&kubeconfig, folder.path(), 3 + round));
     }
+    // One that is paused for longer than its lease lasts finds another in its place, and does nothing more.
+    until("one leads", || replicas.iter().filter(|replica| replica.leads()).count() == 1);
+    let leader = replicas.iter().position(Replica::leads).unwrap_or_default();
+    let paused = replicas.swap_remove(leader);
+    kill_process(Pid::from_child(&paused.child), Signal::STOP).unwrap();
+    until("another leads", || replicas.iter().filter(|replica| replica.leads()).count() == 1);
+    a_new_namespace_is_looked_after(&kubeconfig, "paused");
+    kill_process(Pid::from_child(&paused.child), Signal::CONT).unwrap();
+    until("the paused one knows", || !paused.leads());
+    a_new_namespace_is_looked_after(&kubeconfig, "resumed");
+    assert_eq!(replicas.iter().filter(|replica| replica.leads()).count(), 1);
+    drop(paused);
     // A polite end gives the lease back and leaves with success.
     for mut replica in replicas {
         until("the replica has started", || replica.ask("/healthz").contains("200"));

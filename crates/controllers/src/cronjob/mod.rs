@@ -18,6 +18,8 @@ use crate::written::Written;
 
 /// How long to wait for the cache to show what was written, if no event comes earlier.
 const CATCH_UP: Duration = Duration::from_secs(1);
+/// The longest wait for a time of day: the clock may be set meanwhile.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// What all reconciles share.
 struct Shared {
@@ -68,7 +70,7 @@ async fn reconcile(shared: Arc<Shared>, context: Context<CronJob>) -> Result<Act
     if !shared.written.status(&context, &*cron, |cron| cron.status = Some(status.clone())).await? {
         return Ok(Action::after(CATCH_UP));
     }
-    Ok(plan.again.map_or(Action::done(), Action::after))
+    Ok(plan.again.map_or(Action::done(), |again| Action::after(again.min(LONGEST))))
 }
 
 async fn start(shared: &Shared, context: &Context<CronJob>, cron: &CronJob, job: &Job) -> Result<Job> {

@@ -66,6 +66,27 @@ fn of_many_missed_times_only_the_last_is_made_up_for() {
 }
 
 #[test]
+fn a_clock_that_jumps_starts_nothing_twice_and_nothing_too_early() {
+    let started = json!({"lastScheduleTime": "2026-01-01T05:10:00Z"});
+    // Back by an hour: the hour that comes again has had its Jobs.
+    for now in ["2026-01-01T04:10:01Z", "2026-01-01T04:55:00Z", "2026-01-01T05:10:01Z"] {
+        let again = plan(&cron(json!({}), started.clone()), NONE, at(now));
+        assert_eq!(
+            (again.create, again.status.last_schedule_time),
+            (None, Some(Time(at("2026-01-01T05:10:00Z"))))
+        );
+        assert!(again.again.is_some(), "{now}");
+    }
+    // Forward by an hour: what was missed is made up for once.
+    let late = plan(&cron(json!({}), started), NONE, at("2026-01-01T06:15:00Z"));
+    assert_eq!(late.status.last_schedule_time, Some(Time(at("2026-01-01T06:10:00Z"))));
+    assert!(late.create.is_some() && late.notes.is_empty());
+    // Created in what is the future now: its first time is after its creation.
+    let future = plan(&cron(json!({}), json!({})), NONE, at("2025-12-31T23:05:00Z"));
+    assert_eq!((future.create, future.again), (None, Some(Duration::from_secs(65 * 60) + MARGIN)));
+}
+
+#[test]
 fn a_suspended_or_unreadable_schedule_starts_nothing() {
     let now = at("2026-01-01T00:10:01Z");
     assert_eq!(plan(&cron(json!({"suspend": true}), json!({})), NONE, now).create, None);

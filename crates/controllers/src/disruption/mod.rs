@@ -31,6 +31,7 @@ struct Shared {
 pub fn controller(clock: Clock) -> Controller {
     let shared = Arc::new(Shared { clock, written: Written::default() });
     Controller::of::<PodDisruptionBudget>("disruption-controller")
+        .event_source("controllermanager")
         .watches_metadata::<Pod>(who_covers)
         .reads::<ReplicaSet>()
         .reads::<Deployment>()

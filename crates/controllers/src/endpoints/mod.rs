@@ -43,6 +43,7 @@ fn shared(entropy: Entropy) -> Arc<Shared> {
 pub fn slice_controller(entropy: Entropy) -> Controller {
     let shared = shared(entropy);
     Controller::of::<Service>("endpointslice-controller")
+        .event_source("endpoint-slice-controller")
         .owns::<EndpointSlice>()
         .watches_metadata::<Pod>(who_selects)
         .reads::<Node>()
@@ -62,6 +63,7 @@ pub fn controller() -> Controller {
 pub fn mirroring_controller(entropy: Entropy) -> Controller {
     let shared = shared(entropy);
     Controller::of::<Endpoints>("endpointslicemirroring-controller")
+        .event_source("endpoint-slice-mirroring-controller")
         .owns::<EndpointSlice>()
         .watches::<Service>(|service, _| vec![ObjectKey::of(service)])
         .reconcile(move |context| keep_mirrors(Arc::clone(&shared), context))

@@ -400,7 +400,8 @@ fn back_off((failures, last): (i64, Option<Timestamp>), now: Timestamp) -> Optio
     let since = last?;
     let doublings = u32::try_from((failures - 1).clamp(0, 6)).unwrap_or_default();
     let delay = (BACK_OFF << doublings).min(MAX_BACK_OFF);
-    let left = since.as_second() + delay - now.as_second();
+    // A clock that was set back makes nobody wait for longer than the back-off itself.
+    let left = (since.as_second() + delay - now.as_second()).min(delay);
     u64::try_from(left).ok().filter(|left| *left > 0).map(Duration::from_secs)
 }
 

@@ -211,6 +211,26 @@ fn an_ended_job_goes_after_its_time() {
 }
 
 #[test]
+fn a_clock_that_jumps_ends_an_ended_job_early_or_late_but_holds_up_no_other() {
+    let mut ended = World::new(json!({"ttlSecondsAfterFinished": 30}));
+    ended.act();
+    ended.end(0, "Succeeded", 0);
+    ended.settle();
+    ended.second -= 900;
+    let plan = ended.act();
+    assert_eq!((plan.expired, plan.again), (false, Some(Duration::from_secs(930))));
+    ended.second += 4500;
+    assert!(ended.act().expired);
+
+    let mut failing = World::new(json!({"backoffLimit": 9}));
+    failing.act();
+    failing.end(0, "Failed", 1);
+    failing.second -= 900;
+    let plan = failing.act();
+    assert!(plan.again.is_some_and(|again| again <= Duration::from_secs(10)), "{:?}", plan.again);
+}
+
+#[test]
 fn a_pod_that_is_going_keeps_its_place_if_only_ended_ones_are_replaced() {
     for (policy, expected) in [("Failed", 0), ("TerminatingOrFailed", 1)] {
         let mut world = World::new(json!({"podReplacementPolicy": policy, "backoffLimit": 9}));

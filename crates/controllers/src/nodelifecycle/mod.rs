@@ -127,9 +127,15 @@ fn time_left(shared: &Shared, context: &Context<Node>, node: &Node) -> Option<Du
         uid: node.metadata.uid.clone(),
         at: now,
     });
-    let lives = renewed > seen.sign.0 || heartbeat.is_some() && heartbeat != seen.sign.1;
+    // Another time is a sign of life, also an earlier one: the node's clock may have been set back.
+    let lives =
+        renewed.is_some() && renewed != seen.sign.0 || heartbeat.is_some() && heartbeat != seen.sign.1;
     if lives || seen.uid != node.metadata.uid {
-        *seen = Seen { sign: (renewed, heartbeat.or(seen.sign.1)), uid: node.metadata.uid.clone(), at: now };
+        *seen = Seen {
+            sign: (renewed.or(seen.sign.0), heartbeat.or(seen.sign.1)),
+            uid: node.metadata.uid.clone(),
+            at: now,
+        };
     }
     let grace = if never { STARTUP_GRACE } else { GRACE };
     grace.checked_sub(now - seen.at).filter(|left| !left.is_zero())

@@ -3,18 +3,16 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
 use shoal_runtime::apply::status_code;
 use shoal_runtime::controller::Listers;
 use shoal_runtime::{Action, Context, Controller, ObjectKey, Result};
 
 use super::plan::{self, class_of, is_for};
-use super::{NAME, claims_of};
+use super::{BOUND_BY_CONTROLLER, NAME, SELECTED_NODE, claims_of};
 
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
-const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// The controller; with a folder, it also makes volumes there.
 pub fn controller(folder: Option<PathBuf>) -> Controller {
@@ -30,6 +28,7 @@ pub fn controller(folder: Option<PathBuf>) -> Controller {
             let is_pending = |key: &ObjectKey| claims.get(key).is_some_and(|claim| !has_volume(&claim));
             claims_of(pod).filter(is_pending).collect()
         })
+        .reads::<Node>()
         .reconcile(move |context| reconcile(folder.clone(), context))
 }
 
@@ -77,23 +76,32 @@ async fn reconcile(folder: Option<Arc<PathBuf>>, context: Context<PersistentVolu
     }
     let class = Some(class_of(&claim)).filter(|name| !name.is_empty());
     let class = class.and_then(|name| context.lister::<StorageClass>().get(&ObjectKey::cluster(name)));
-    let waits = class.as_ref().is_some_and(|class| {
-        class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer")
-            && !has_consumer(&context, &claim)
-    });
-    if waits {
-        let text = "waiting for first consumer to be created before binding";
-        context.recorder().normal(&*claim, "WaitForFirstConsumer", text);
-        return Ok(Action::done());
-    }
+    let waits = class.as_ref().is_some_and(|class| plan::waits_for_consumer(class));
+    let chosen = claim.metadata.annotations.as_ref().and_then(|notes| notes.get(SELECTED_NODE));
+    let chosen = chosen.filter(|_| waits);
     let volumes = context.lister::<PersistentVolume>().list();
-    if let Some(volume) = plan::choose(&claim, volumes.iter().map(AsRef::as_ref)) {
+    let node = chosen.and_then(|name| context.lister::<Node>().get(&ObjectKey::cluster(name)));
+    // Until the node is known, only a volume that waits for this very claim is the right one.
+    let is_possible = |volume: &&PersistentVolume| match &node {
+        _ if !waits || is_for(volume, &claim) => true,
+        Some(node) => plan::reaches(volume, node),
+        None => false,
+    };
+    let possible = volumes.iter().map(AsRef::as_ref).filter(is_possible);
+    if let Some(volume) = plan::choose(&claim, possible) {
         return Box::pin(bind(&context, &claim, volume)).await;
+    }
+    if waits && chosen.is_none() {
+        let (reason, text) = who_is_missing(&context);
+        context.recorder().normal(&*claim, reason, text);
+        return Ok(Action::done());
     }
     let ours = class.filter(|class| class.provisioner == plan::PROVISIONER);
     match (ours, folder) {
         (Some(class), Some(folder)) => {
-            let Some(volume) = plan::provision(&claim, &class, &folder) else { return Ok(Action::done()) };
+            let Some(volume) = plan::provision(&claim, &class, &folder, node.as_deref()) else {
+                return Ok(Action::done());
+            };
             let made = match writer.create(&volume).await {
                 Ok(volume) => volume,
                 // The cache is behind.
@@ -117,14 +125,21 @@ async fn reconcile(folder: Option<Arc<PathBuf>>, context: Context<PersistentVolu
     }
 }
 
-fn has_consumer(context: &Context<PersistentVolumeClaim>, claim: &PersistentVolumeClaim) -> bool {
-    let annotations = claim.metadata.annotations.as_ref();
-    annotations.is_some_and(|annotations| annotations.contains_key(SELECTED_NODE))
-        || context
-            .lister::<Pod>()
-            .list_in(&context.key().namespace)
-            .iter()
-            .any(|pod| claims_of(pod).any(|key| key == *context.key()))
+/// What a claim waits for whose volume depends on a node.
+fn who_is_missing(context: &Context<PersistentVolumeClaim>) -> (&'static str, String) {
+    let pods = context.lister::<Pod>().list_in(&context.key().namespace);
+    let unplaced = |pod: &Pod| {
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
+        node.is_empty() && claims_of(pod).any(|key| key == *context.key())
+    };
+    let mut names: Vec<String> =
+        pods.iter().filter(|pod| unplaced(pod)).filter_map(|pod| pod.metadata.name.clone()).collect();
+    names.sort();
+    match names.as_slice() {
+        [] => ("WaitForFirstConsumer", "waiting for first consumer to be created before binding".to_owned()),
+        [one] => ("WaitForPodScheduled", format!("waiting for pod {one} to be scheduled")),
+        more => ("WaitForPodScheduled", format!("waiting for pods {} to be scheduled", more.join(","))),
+    }
 }
 
 /// (Boxed where it is called: volumes are large.) The volume names the claim first: only one claim can win it. Then the claim names the volume.

@@ -10,6 +10,10 @@ use k8s_openapi::api::core::v1::Pod;
 use shoal_runtime::ObjectKey;
 
 const NAME: &str = "persistentvolume-controller";
+/// On a claim: where its first pod will be, so where its volume has to be.
+pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+/// On volumes and claims: not a person has brought them together.
+pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 
 /// The claims that a pod uses.
 fn claims_of(pod: &Pod) -> impl Iterator<Item = ObjectKey> {

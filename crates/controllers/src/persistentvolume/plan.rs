@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use k8s_openapi::api::core::v1::{
-    HostPathVolumeSource, ObjectReference, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec,
+    HostPathVolumeSource, Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectReference,
+    PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec, VolumeNodeAffinity,
 };
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Amount;
@@ -11,6 +12,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use shoal_objects::Quantity;
 
 use crate::claim;
+use crate::daemonset::nodes::term_matches;
+
+const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// The provisioner whose volumes are folders of this machine.
 pub const PROVISIONER: &str = "shoal.dev/local";
@@ -22,8 +26,24 @@ pub fn class_of(claim: &PersistentVolumeClaim) -> &str {
     claim.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref()).unwrap_or_default()
 }
 
+/// Whether claims of a class get their volumes only when the node of their first pod is known.
+pub fn waits_for_consumer(class: &StorageClass) -> bool {
+    class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer")
+}
+
+/// The claim that a volume has, or waits for.
+pub fn claim_of(volume: &PersistentVolume) -> Option<&ObjectReference> {
+    volume.spec.as_ref()?.claim_ref.as_ref()
+}
+
+/// Whether a volume can be used on a node.
+pub fn reaches(volume: &PersistentVolume, node: &Node) -> bool {
+    let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref()?.required.as_ref());
+    affinity.is_none_or(|selector| selector.node_selector_terms.iter().any(|term| term_matches(term, node)))
+}
+
 /// The storage that a claim asks for.
-fn wanted(claim: &PersistentVolumeClaim) -> Option<Quantity> {
+pub fn wanted(claim: &PersistentVolumeClaim) -> Option<Quantity> {
     let requests = claim.spec.as_ref()?.resources.as_ref()?.requests.as_ref()?;
     requests.get("storage").and_then(|amount| Quantity::parse(&amount.0).ok())
 }
@@ -34,8 +54,7 @@ fn capacity(volume: &PersistentVolume) -> Option<Quantity> {
 
 /// Whether a volume is meant for this claim, by name.
 pub fn is_for(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
-    let reference = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
-    reference.is_some_and(|reference| {
+    claim_of(volume).is_some_and(|reference| {
         reference.namespace == claim.metadata.namespace
             && reference.name == claim.metadata.name
             && reference.uid.as_ref().is_none_or(|uid| Some(uid) == claim.metadata.uid.as_ref())
@@ -47,11 +66,20 @@ pub fn choose<'a>(
     claim: &PersistentVolumeClaim,
     volumes: impl Iterator<Item = &'a PersistentVolume> + Clone,
 ) -> Option<&'a PersistentVolume> {
-    volumes.clone().find(|volume| is_for(volume, claim)).or_else(|| {
-        volumes
-            .filter(|volume| suits(volume, claim))
-            .min_by(|a, b| (capacity(a), &a.metadata.name).cmp(&(capacity(b), &b.metadata.name)))
-    })
+    candidates(claim, volumes).first().copied()
+}
+
+/// The volumes that would do for a claim, the best first. If one waits for the claim, no other would.
+pub fn candidates<'a>(
+    claim: &PersistentVolumeClaim,
+    volumes: impl Iterator<Item = &'a PersistentVolume> + Clone,
+) -> Vec<&'a PersistentVolume> {
+    if let Some(volume) = volumes.clone().find(|volume| is_for(volume, claim)) {
+        return vec![volume];
+    }
+    let mut all: Vec<_> = volumes.filter(|volume| suits(volume, claim)).collect();
+    all.sort_by(|a, b| (capacity(a), &a.metadata.name).cmp(&(capacity(b), &b.metadata.name)));
+    all
 }
 
 fn suits(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
@@ -70,11 +98,12 @@ fn suits(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
         && capacity(volume) >= wanted(claim)
 }
 
-/// A volume in a folder of this machine, for this claim.
+/// A volume in a folder, for this claim: of the node that was chosen for it, else of this machine.
 pub fn provision(
     claim: &PersistentVolumeClaim,
     class: &StorageClass,
     folder: &Path,
+    node: Option<&Node>,
 ) -> Option<PersistentVolume> {
     let (namespace, name) = (claim.metadata.namespace.as_deref()?, claim.metadata.name.as_deref()?);
     let uid = claim.metadata.uid.as_deref()?;
@@ -97,6 +126,7 @@ pub fn provision(
                 class.reclaim_policy.clone().unwrap_or_else(|| "Delete".to_owned()),
             ),
             storage_class_name: class.metadata.name.clone(),
+            node_affinity: node.map(only_on),
             host_path: Some(HostPathVolumeSource {
                 path: path.to_string_lossy().into_owned(),
                 type_: Some("DirectoryOrCreate".to_owned()),
@@ -105,6 +135,20 @@ pub fn provision(
         }),
         status: None,
     })
+}
+
+fn only_on(node: &Node) -> VolumeNodeAffinity {
+    let label = node.metadata.labels.as_ref().and_then(|labels| labels.get(HOSTNAME));
+    let host = NodeSelectorRequirement {
+        key: if label.is_some() { HOSTNAME } else { "metadata.name" }.to_owned(),
+        operator: "In".to_owned(),
+        values: Some(label.or(node.metadata.name.as_ref()).cloned().into_iter().collect()),
+    };
+    let term = match label {
+        Some(_) => NodeSelectorTerm { match_expressions: Some(vec![host]), match_fields: None },
+        None => NodeSelectorTerm { match_expressions: None, match_fields: Some(vec![host]) },
+    };
+    VolumeNodeAffinity { required: Some(NodeSelector { node_selector_terms: vec![term] }) }
 }
 
 /// How a volume names its claim.

@@ -8,15 +8,12 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use shoal_runtime::cache::{Delta, Encoded, Informers, Uid};
 use shoal_runtime::{Informer, Lister, ObjectKey, Subscription};
 
-use super::cycle::Volumes;
+use super::claims;
 use super::preempt::Budget;
 use super::queue::{Pending, Queue};
 use super::reason::Wakes;
 use super::snapshot::{Placed, Snapshot};
 use crate::{claim, pods};
-
-/// Kinds of volumes that get theirs when their pod has a node.
-const WAIT: &str = "WaitForFirstConsumer";
 
 /// The caches that are read.
 pub(super) struct Caches {
@@ -73,38 +70,13 @@ impl Caches {
         }
     }
 
-    /// What the claims of a pod say.
-    pub(super) fn volumes_of(&self, pod: &Pending) -> Volumes {
-        let mut volumes = Volumes::default();
-        let (claims, known) = (self.claims.lister(), self.volumes.lister());
-        for name in &pod.shape.claims {
-            let key = ObjectKey::new(&pod.key.namespace, name);
-            let Some(claim) = claims.get(&key) else {
-                volumes.problem = Some(format!("persistentvolumeclaim {name:?} not found"));
-                return volumes;
-            };
-            let bound = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref()).unwrap_or_default();
-            if claim.metadata.deletion_timestamp.is_some() {
-                volumes.problem = Some(format!("persistentvolumeclaim {name:?} is being deleted"));
-            } else if !bound.is_empty() {
-                let volume = known.get(&ObjectKey::cluster(bound));
-                let affinity =
-                    volume.and_then(|volume| volume.spec.as_ref()?.node_affinity.clone()?.required);
-                volumes.required.extend(affinity);
-            } else if self.waits(&claim) {
-                volumes.waiting.push(key);
-            } else {
-                volumes.problem = Some("pod has unbound immediate PersistentVolumeClaims".to_owned());
-            }
+    /// What is known of claims and volumes.
+    pub(super) fn of_claims(&self) -> claims::Listers {
+        claims::Listers {
+            claims: self.claims.lister(),
+            volumes: self.volumes.lister(),
+            classes: self.classes.lister(),
         }
-        volumes
-    }
-
-    fn waits(&self, claim: &PersistentVolumeClaim) -> bool {
-        let class =
-            claim.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref()).unwrap_or_default();
-        let class = self.classes.lister().get(&ObjectKey::cluster(class));
-        class.is_some_and(|class| class.volume_binding_mode.as_deref() == Some(WAIT))
     }
 
     /// All disruption budgets.

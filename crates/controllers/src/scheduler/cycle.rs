@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use k8s_openapi::api::core::v1::NodeSelector;
+use shoal_objects::selector::LabelSelector;
 use shoal_runtime::ObjectKey;
 
 use super::filter::{pod_affinity, spread};
@@ -17,7 +18,35 @@ pub struct Volumes {
     /// Where the volumes are.
     pub required: Vec<NodeSelector>,
     /// Claims that get a volume when the pod has a node.
-    pub waiting: Vec<ObjectKey>,
+    pub waiting: Vec<Waiting>,
+}
+
+/// A claim that gets a volume when its pod has a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Waiting {
+    /// The claim.
+    pub claim: ObjectKey,
+    /// Its uid.
+    pub uid: String,
+    /// The node that was chosen for it already, perhaps with another pod.
+    pub node: Option<String>,
+    /// Volumes that would do, the best first.
+    pub volumes: Vec<Candidate>,
+    /// Whether one can be made for it,
+    pub is_made: bool,
+    /// and where; nothing for everywhere.
+    pub made_at: Option<NodeSelector>,
+}
+
+/// A volume that would do for a claim.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// The volume.
+    pub name: String,
+    /// As it was when it was looked at.
+    pub version: Option<String>,
+    /// Where it can be used.
+    pub affinity: Option<NodeSelector>,
 }
 
 /// One decision.
@@ -28,6 +57,8 @@ pub struct Cycle<'a> {
     pub pod: &'a Shape,
     /// Where its volumes are.
     pub volumes: &'a Volumes,
+    /// The pods that it is rather not beside, if it does not say itself how it is spread.
+    pub kin: Option<&'a LabelSelector>,
     pub(super) affinity: pod_affinity::Counts<'a>,
     pub(super) spread: Vec<spread::Counts<'a>>,
 }
@@ -39,6 +70,7 @@ impl<'a> Cycle<'a> {
             snapshot,
             pod,
             volumes,
+            kin: None,
             affinity: pod_affinity::Counts::new(snapshot, pod),
             spread: spread::Counts::all(snapshot, pod),
         }

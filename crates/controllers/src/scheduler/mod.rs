@@ -9,9 +9,11 @@
 //! A decision depends on all earlier ones, so there is one loop that decides; the requests that follow run at once. What
 //! was decided counts as done until the cluster says otherwise.
 
+pub mod claims;
 mod cluster;
 pub mod cycle;
 pub mod filter;
+mod kin;
 pub mod plan;
 pub mod preempt;
 pub mod queue;

@@ -1,5 +1,7 @@
 //! Where a pod goes. Pure: the snapshot and the pod give the node, or why there is none.
 
+use shoal_objects::selector::LabelSelector;
+
 use super::cycle::{Cycle, Volumes};
 use super::filter::{self, node_affinity};
 use super::reason::{Failure, Reason};
@@ -22,6 +24,8 @@ pub struct Question<'a> {
     pub from: usize,
     /// A node that was made free for the pod: taken if the pod can be there.
     pub nominated: Option<&'a str>,
+    /// The pods that it is spread with, if it does not say so itself.
+    pub kin: Option<&'a LabelSelector>,
 }
 
 /// Where the pod goes.
@@ -43,7 +47,7 @@ pub fn place(snapshot: &Snapshot, question: &Question<'_>) -> Result<Choice, Fai
         failure.reasons.insert(Reason::Everywhere(problem.clone()), snapshot.len());
         return Err(failure);
     }
-    let cycle = Cycle::new(snapshot, question.pod, question.volumes);
+    let cycle = Cycle { kin: question.kin, ..Cycle::new(snapshot, question.pod, question.volumes) };
     let nodes = snapshot.nodes();
     let fits =
         |index: usize| nodes[index].node.is_some() && filter::reasons(&cycle, &nodes[index]).is_empty();

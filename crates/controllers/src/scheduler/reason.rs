@@ -32,6 +32,8 @@ pub enum Reason {
     TooManyPods,
     /// A volume of the pod is elsewhere.
     VolumeAffinity,
+    /// There is no volume for a claim of the pod, and none can be made there.
+    NoVolume,
     /// The node lacks a label that the pod is spread by.
     SpreadLabel,
     /// The pod would make the spread uneven.
@@ -98,7 +100,7 @@ impl Reason {
             Reason::Insufficient { ever: true, .. } => Wakes::CAPACITY,
             Reason::Insufficient { .. } | Reason::TooManyPods => Wakes::CAPACITY.and(Wakes::DEPARTURE),
             Reason::Ports => Wakes::DEPARTURE,
-            Reason::VolumeAffinity | Reason::Everywhere(_) => Wakes::VOLUME,
+            Reason::VolumeAffinity | Reason::NoVolume | Reason::Everywhere(_) => Wakes::VOLUME,
             Reason::Spread
             | Reason::SpreadLabel
             | Reason::PodAffinity
@@ -124,6 +126,7 @@ impl fmt::Display for Reason {
             Reason::Ports => "node(s) didn't have free ports for the requested pod ports",
             Reason::TooManyPods => "Too many pods",
             Reason::VolumeAffinity => "node(s) didn't match PersistentVolume's node affinity",
+            Reason::NoVolume => "node(s) didn't find available persistent volumes to bind",
             Reason::SpreadLabel => {
                 "node(s) didn't match pod topology spread constraints (missing required label)"
             }

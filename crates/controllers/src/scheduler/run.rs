@@ -1,6 +1,6 @@
 //! The loop: what happened, who is next, where to; then the requests.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -10,13 +10,16 @@ use shoal_objects::Clock;
 use shoal_runtime::cache::Delta;
 use shoal_runtime::events::Severity;
 use shoal_runtime::manager::{BoxError, Stop};
-use shoal_runtime::{Manager, Recorder};
+use shoal_runtime::{Manager, ObjectKey, Recorder};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::Gauges;
+use super::claims::{Promises, volumes_of};
 use super::cluster::{Caches, Feeds, take_node, take_pod};
 use super::cycle::Volumes;
+use super::filter;
+use super::kin::Kin;
 use super::plan::{self, Question};
 use super::preempt::{self, Preemption};
 use super::queue::{Pending, Queue};
@@ -39,9 +42,14 @@ pub(super) struct Loop {
     clock: Clock,
     recorder: Recorder,
     caches: Caches,
+    kin: Kin,
     snapshot: Snapshot,
     queue: Queue,
     requests: JoinSet<Done>,
+    /// What claims of pods that are being bound get.
+    promises: Promises,
+    /// Pods whose requests wait for volumes, perhaps for long: they are no reason not to place others.
+    patient: HashSet<ObjectKey>,
     /// Where the next search begins.
     from: usize,
     /// Shapes without a place in this generation of the snapshot, and what was told: asked once for all of their pods.
@@ -56,9 +64,12 @@ impl Loop {
             clock: manager.clock().clone(),
             recorder: manager.recorder_named(&name),
             caches: Caches::new(manager.informers()),
+            kin: Kin::new(manager.informers()),
             snapshot: Snapshot::default(),
             queue: Queue::default(),
             requests: JoinSet::new(),
+            promises: Promises::default(),
+            patient: HashSet::new(),
             from: 0,
             hopeless: (0, HashMap::new()),
             gauges,
@@ -70,7 +81,7 @@ impl Loop {
         tokio::select! {
             biased;
             () = stop.quiet() => return Ok(()),
-            () = self.caches.synced() => {}
+            () = async { self.caches.synced().await; self.kin.begin().await } => {}
         }
         let mut feeds = self.caches.subscribe();
         self.gauges.running.store(true, Ordering::Relaxed);
@@ -80,7 +91,7 @@ impl Loop {
             self.queue.tick(Instant::now());
             let mut decided = 0;
             while decided < BATCH
-                && self.requests.len() < AT_ONCE
+                && self.requests.len() < AT_ONCE + self.patient.len()
                 && let Some(pod) = self.queue.pop(Instant::now())
             {
                 self.decide(pod);
@@ -124,6 +135,7 @@ impl Loop {
     /// Takes everything that has happened so far.
     fn take_all(&mut self, feeds: &mut Feeds) {
         let mut wakes = Wakes::NONE;
+        self.kin.take_all();
         while let Some(delta) = feeds.nodes.try_recv() {
             wakes = wakes.and(self.node(&delta));
         }
@@ -171,12 +183,20 @@ impl Loop {
         if let Some((wakes, message)) = self.hopeless.1.get(&pod.shape.id).cloned() {
             return self.refuse(&pod, wakes, &message, None);
         }
-        let volumes =
-            if pod.shape.claims.is_empty() { Volumes::default() } else { self.caches.volumes_of(&pod) };
+        let volumes = match pod.shape.claims.is_empty() {
+            true => Volumes::default(),
+            false => volumes_of(&pod, &self.caches.of_claims(), &mut self.promises),
+        };
         let nominated = self.snapshot.nominated().get(&pod.key).map(|(node, _)| node.clone());
         let reserved = self.reserve(&pod);
-        let question =
-            Question { pod: &pod.shape, volumes: &volumes, from: self.from, nominated: nominated.as_deref() };
+        let kin = self.kin.of(&pod.shape);
+        let question = Question {
+            pod: &pod.shape,
+            volumes: &volumes,
+            from: self.from,
+            nominated: nominated.as_deref(),
+            kin: kin.as_deref(),
+        };
         let answer = plan::place(&self.snapshot, &question);
         for (index, shape) in reserved {
             self.snapshot.vacate(index, &shape);
@@ -185,6 +205,12 @@ impl Loop {
             Ok(choice) => {
                 self.from = choice.next;
                 let node = self.snapshot.nodes()[choice.node].name.clone();
+                let place = &self.snapshot.nodes()[choice.node];
+                let promised = filter::volumes::choose(&volumes, place).unwrap_or_default();
+                self.promises.make(&pod.key, &node, &promised);
+                if !promised.is_empty() {
+                    self.patient.insert(pod.key.clone());
+                }
                 let placed = Placed {
                     uid: pod.uid.clone(),
                     node: node.clone(),
@@ -197,14 +223,7 @@ impl Loop {
                 self.snapshot.place(pod.key.clone(), placed);
                 let claims = self.caches.claims.lister();
                 let chosen = self.clock.now();
-                self.requests.spawn(write::bind(
-                    self.client.clone(),
-                    pod,
-                    node,
-                    volumes.waiting,
-                    claims,
-                    chosen,
-                ));
+                self.requests.spawn(write::bind(self.client.clone(), pod, node, promised, claims, chosen));
             }
             Err(failure) => self.no_place(&pod, &volumes, &failure, nominated.as_deref()),
         }
@@ -304,6 +323,7 @@ impl Loop {
         match done {
             Done::Told => {}
             Done::Bound(pod, node, chosen) => {
+                self.patient.remove(&pod.key);
                 self.queue.remove(&pod.key);
                 let message = format!("Successfully assigned {} to {node}", pod.key);
                 let about = write::reference(&pod.key, &pod.uid);
@@ -312,10 +332,12 @@ impl Loop {
             }
             Done::Unbound(pod, error) => {
                 tracing::debug!(pod = %pod.key, error, "a pod could not be bound");
+                self.promises.take_back(&pod.key);
+                self.patient.remove(&pod.key);
                 let is_ours = |placed: &Placed| placed.assumed && placed.uid == pod.uid;
                 if self.snapshot.pods().get(&pod.key).is_some_and(is_ours) {
                     self.snapshot.remove(&pod.key);
-                    self.queue.wake(Wakes::DEPARTURE, Instant::now());
+                    self.queue.wake(Wakes::DEPARTURE.and(Wakes::VOLUME), Instant::now());
                 }
                 // One that is gone meanwhile is not in the queue any more.
                 self.queue.retry(&pod.key, Instant::now());

@@ -52,6 +52,19 @@ pub struct Shape {
     pub spread: Vec<Spread>,
     /// Claims for volumes that it mounts.
     pub claims: Vec<String>,
+    /// The set that it is of, with its name.
+    pub set: Option<(Set, String)>,
+}
+
+/// Sets of pods that are spread if they do not say otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Set {
+    /// Of a Deployment, or alone.
+    ReplicaSet,
+    /// With names that stay.
+    StatefulSet,
+    /// The old form.
+    ReplicationController,
 }
 
 /// A port of the node.
@@ -133,6 +146,7 @@ impl Shape {
                 .collect(),
             spread: spec.topology_spread_constraints.iter().flatten().map(Spread::of).collect(),
             claims: claims(pod, spec),
+            set: set(pod),
             namespace,
             labels,
         }
@@ -190,7 +204,7 @@ impl Spread {
 }
 
 /// An absent selector means nothing, an empty one everything.
-fn compile(selector: Option<&ApiSelector>) -> Option<LabelSelector> {
+pub(super) fn compile(selector: Option<&ApiSelector>) -> Option<LabelSelector> {
     let value = serde_json::to_value(selector?).ok()?;
     LabelSelector::from_object(Some(&value)).ok()
 }
@@ -222,6 +236,18 @@ fn claims(pod: &Pod, spec: &PodSpec) -> Vec<String> {
         .collect()
 }
 
+fn set(pod: &Pod) -> Option<(Set, String)> {
+    let owners = pod.metadata.owner_references.iter().flatten();
+    let owner = owners.into_iter().find(|owner| owner.controller == Some(true))?;
+    let set = match (owner.api_version.as_str(), owner.kind.as_str()) {
+        ("apps/v1", "ReplicaSet") => Set::ReplicaSet,
+        ("apps/v1", "StatefulSet") => Set::StatefulSet,
+        ("v1", "ReplicationController") => Set::ReplicationController,
+        _ => return None,
+    };
+    Some((set, owner.name.clone()))
+}
+
 /// What makes two shapes the same, as they are written in pods.
 #[derive(Serialize)]
 struct Identity<'a> {
@@ -238,6 +264,7 @@ struct Identity<'a> {
     containers: Vec<OfContainer<'a>>,
     inits: Vec<OfContainer<'a>>,
     claims: Vec<String>,
+    set: Option<(Set, String)>,
 }
 
 type OfContainer<'a> = (Option<&'a ResourceRequirements>, Option<&'a [ContainerPort]>, Option<&'a str>);
@@ -258,6 +285,7 @@ fn identity(pod: &Pod) -> Option<Vec<u8>> {
         containers: parts(&spec.containers),
         inits: parts(spec.init_containers.as_deref().unwrap_or_default()),
         claims: claims(pod, spec),
+        set: set(pod),
     })
     .ok()
 }

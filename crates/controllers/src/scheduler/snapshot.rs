@@ -11,6 +11,9 @@ use shoal_runtime::cache::Uid;
 use super::resources::Resources;
 use super::shape::{Shape, Shapes};
 
+/// The part of the world that a node is in.
+const ZONE: &str = "topology.kubernetes.io/zone";
+
 /// A node, with the sum of what its pods take.
 #[derive(Clone, Debug, Default)]
 pub struct NodeInfo {
@@ -30,6 +33,8 @@ pub struct NodeInfo {
     pub pods: i64,
     /// Which, by shape: pods of one template are one entry.
     pub shapes: Vec<(Arc<Shape>, u32)>,
+    /// Its zone, if it is known and has one.
+    pub zone: Option<Arc<str>>,
 }
 
 impl NodeInfo {
@@ -56,6 +61,9 @@ impl NodeInfo {
         let pods = allocatable.and_then(|list| Quantity::parse(&list.get("pods")?.0).ok());
         self.allowed_pods = pods.map_or(0, |pods| pods.value());
         self.node = Some(node);
+        if self.label(ZONE) != self.zone.as_deref() {
+            self.zone = self.label(ZONE).map(Into::into);
+        }
     }
 }
 
@@ -88,6 +96,8 @@ pub struct Snapshot {
     /// Labels of namespaces.
     pub namespaces: HashMap<String, BTreeMap<String, String>>,
     nominated: BTreeMap<ObjectKey, (Arc<str>, Arc<Shape>)>,
+    /// Pods of zones, by shape: so that a spread over zones need not look at all nodes.
+    zones: HashMap<Arc<str>, HashMap<u64, (Arc<Shape>, i64)>>,
     /// The shapes of all pods.
     pub shapes: Shapes,
     generation: u64,
@@ -117,6 +127,20 @@ impl Snapshot {
     /// The pods that have a node.
     pub fn pods(&self) -> &HashMap<ObjectKey, Placed> {
         &self.pods
+    }
+
+    /// The pods of a zone, by shape.
+    pub fn in_zone(&self, zone: &str) -> impl Iterator<Item = (&Arc<Shape>, i64)> {
+        self.zones.get(zone).into_iter().flat_map(|pods| pods.values().map(|(shape, count)| (shape, *count)))
+    }
+
+    /// Counts the pods of a node in its zone, or no more.
+    fn count_in_zone(&mut self, index: usize, sign: i64) {
+        let node = &self.nodes[index];
+        let Some(zone) = &node.zone else { return };
+        for (shape, count) in &node.shapes {
+            add_to_zone(&mut self.zones, zone, shape, sign * i64::from(*count));
+        }
     }
 
     /// Another number after each change.
@@ -151,7 +175,9 @@ impl Snapshot {
     pub fn set_node(&mut self, node: Arc<Node>) {
         let index = self.slot(node.metadata.name.as_deref().unwrap_or_default());
         self.known_nodes += usize::from(self.nodes[index].node.is_none());
+        self.count_in_zone(index, -1);
         self.nodes[index].set(node);
+        self.count_in_zone(index, 1);
         self.generation += 1;
     }
 
@@ -159,7 +185,9 @@ impl Snapshot {
     pub fn remove_node(&mut self, name: &str) {
         let Some(index) = self.index(name) else { return };
         self.known_nodes -= usize::from(self.nodes[index].node.is_some());
+        self.count_in_zone(index, -1);
         self.nodes[index].node = None;
+        self.nodes[index].zone = None;
         self.generation += 1;
         self.drop_if_empty(index);
     }
@@ -201,6 +229,9 @@ impl Snapshot {
             Some((_, count)) => *count += 1,
             None => node.shapes.push((shape.clone(), 1)),
         }
+        if let Some(zone) = &node.zone {
+            add_to_zone(&mut self.zones, zone, shape, 1);
+        }
         self.affine += usize::from(shape.is_affine());
         self.generation += 1;
     }
@@ -212,6 +243,9 @@ impl Snapshot {
         node.shapes[place].1 -= 1;
         if node.shapes[place].1 == 0 {
             node.shapes.swap_remove(place);
+        }
+        if let Some(zone) = &node.zone {
+            add_to_zone(&mut self.zones, zone, shape, -1);
         }
         node.requested.subtract(&shape.requests.fit);
         node.usual.0 -= shape.requests.usual_cpu;
@@ -240,5 +274,22 @@ impl Snapshot {
         if let Some(moved) = self.nodes.get(index) {
             self.by_name.insert(moved.name.clone(), index);
         }
+    }
+}
+
+fn add_to_zone(
+    zones: &mut HashMap<Arc<str>, HashMap<u64, (Arc<Shape>, i64)>>,
+    zone: &Arc<str>,
+    shape: &Arc<Shape>,
+    more: i64,
+) {
+    let pods = zones.entry(zone.clone()).or_default();
+    let entry = pods.entry(shape.id).or_insert_with(|| (shape.clone(), 0));
+    entry.1 += more;
+    if entry.1 <= 0 {
+        pods.remove(&shape.id);
+    }
+    if pods.is_empty() {
+        zones.remove(zone);
     }
 }

@@ -7,11 +7,12 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Node, NodeSelector, Pod};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use shoal_objects::selector::LabelSelector;
 use shoal_runtime::ObjectKey;
 use shoal_runtime::cache::Uid;
 use tokio::time::Instant;
 
-use super::cycle::{Cycle, Volumes};
+use super::cycle::{Candidate, Cycle, Volumes, Waiting};
 use super::filter;
 use super::plan::{self, Question};
 use super::preempt::{self, Budget};
@@ -74,7 +75,7 @@ fn ask(snapshot: &mut Snapshot, spec: Value) -> Result<String, String> {
 
 fn ask_with(snapshot: &mut Snapshot, spec: Value, volumes: &Volumes) -> Result<String, Failure> {
     let shape = snapshot.shapes.of(&pod("new", spec));
-    let question = Question { pod: &shape, volumes, from: 0, nominated: None };
+    let question = Question { pod: &shape, volumes, from: 0, nominated: None, kin: None };
     plan::place(snapshot, &question).map(|choice| snapshot.nodes()[choice.node].name.to_string())
 }
 
@@ -307,16 +308,95 @@ fn pods_of_one_template_are_spread_over_nodes_of_any_size() {
 #[test]
 fn volumes_pull_pods_to_where_they_are() {
     let mut snapshot = zones();
-    let required: NodeSelector = serde_json::from_value(json!({"nodeSelectorTerms": [
-        {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["a2"]}]}]}))
-    .unwrap();
-    let there = Volumes { required: vec![required], ..Volumes::default() };
+    let there = Volumes { required: vec![on_host("a2")], ..Volumes::default() };
     assert_eq!(ask_with(&mut snapshot, json!({}), &there), Ok("a2".to_owned()));
     let missing =
         Volumes { problem: Some("persistentvolumeclaim \"x\" not found".to_owned()), ..Volumes::default() };
     let failure = ask_with(&mut snapshot, json!({}), &missing).unwrap_err();
     assert_eq!(failure.to_string(), "0/3 nodes are available: persistentvolumeclaim \"x\" not found.");
     assert!(failure.wakes().meets(Wakes::VOLUME));
+}
+
+fn on_host(host: &str) -> NodeSelector {
+    serde_json::from_value(json!({"nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [host]}]}]}))
+    .unwrap()
+}
+
+fn waiting(claim: &str, volumes: &[(&str, &str)]) -> Waiting {
+    let candidate = |(name, host): &(&str, &str)| Candidate {
+        name: (*name).to_owned(),
+        version: None,
+        affinity: Some(on_host(host)),
+    };
+    Waiting {
+        claim: ObjectKey::new("a", claim),
+        uid: claim.to_owned(),
+        node: None,
+        volumes: volumes.iter().map(candidate).collect(),
+        is_made: false,
+        made_at: None,
+    }
+}
+
+#[test]
+fn claims_that_wait_get_volumes_where_their_pod_goes() {
+    let mut snapshot = zones();
+    let of = |waiting: Vec<Waiting>| Volumes { waiting, ..Volumes::default() };
+    let local = of(vec![waiting("c", &[("v-b", "b1")])]);
+    assert_eq!(ask_with(&mut snapshot, json!({}), &local), Ok("b1".to_owned()));
+    let none = ask_with(&mut snapshot, json!({}), &of(vec![waiting("c", &[])])).unwrap_err();
+    let text = "0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind.";
+    assert_eq!(none.to_string(), text);
+    assert!(none.wakes().meets(Wakes::VOLUME));
+    // Two claims need two volumes.
+    let both = [("v-a", "a1"), ("v-b", "b1"), ("w-b", "b1")];
+    let two = of(vec![waiting("c", &both), waiting("d", &both)]);
+    assert_eq!(ask_with(&mut snapshot, json!({}), &two), Ok("b1".to_owned()));
+    let place = &snapshot.nodes()[snapshot.index("b1").unwrap()];
+    let chosen = filter::volumes::choose(&two, place).unwrap();
+    let names: Vec<_> = chosen.iter().map(|chosen| chosen.volume.as_ref().unwrap().name.as_str()).collect();
+    assert_eq!(names, ["v-b", "w-b"]);
+    // One that can be made can be made where the class allows it, and only where another pod has its claim.
+    let made = Waiting { is_made: true, made_at: Some(on_host("a2")), ..waiting("c", &[]) };
+    assert_eq!(ask_with(&mut snapshot, json!({}), &of(vec![made.clone()])), Ok("a2".to_owned()));
+    let elsewhere = Waiting { node: Some("a1".to_owned()), ..made };
+    assert!(ask_with(&mut snapshot, json!({}), &of(vec![elsewhere])).is_err());
+}
+
+#[test]
+fn kin_are_spread_over_zones_and_nodes_by_default() {
+    let zone = |zone: &str| {
+        let large = json!({"cpu": "1000", "memory": "8Ti", "pods": "1000"});
+        json!({"metadata": {"labels": {"topology.kubernetes.io/zone": zone}}, "status": {"allocatable": large}})
+    };
+    // The zone with one node gets as much as the one with three.
+    let names = ["a1", "a2", "a3", "b1"];
+    let nodes: Vec<_> = names.iter().map(|name| node(name, zone(&name[..1]))).collect();
+    let mut snapshot = cluster(&nodes);
+    let kin = LabelSelector::parse("app=web").unwrap();
+    let volumes = Volumes::default();
+    let mut counts: BTreeMap<String, i64> = BTreeMap::new();
+    for number in 0..12 {
+        let mut pod = pod(&format!("p{number}"), requests(json!({"cpu": "1m"})));
+        // As pods of StatefulSets: no two are alike.
+        pod.metadata.labels.get_or_insert_default().insert("index".to_owned(), number.to_string());
+        let shape = snapshot.shapes.of(&pod);
+        let question = Question { pod: &shape, volumes: &volumes, from: 0, nominated: None, kin: Some(&kin) };
+        let choice = plan::place(&snapshot, &question).unwrap();
+        *counts.entry(snapshot.nodes()[choice.node].name.to_string()).or_default() += 1;
+        snapshot.occupy(choice.node, &shape);
+    }
+    let a: i64 = names[..3].iter().map(|name| counts[*name]).sum();
+    assert!((6..=8).contains(&a) && names[..3].iter().all(|name| counts[*name] >= 2), "{counts:?}");
+    let in_zone =
+        |snapshot: &Snapshot, zone: &str| snapshot.in_zone(zone).map(|(_, count)| count).sum::<i64>();
+    assert_eq!((in_zone(&snapshot, "a"), in_zone(&snapshot, "b")), (a, counts["b1"]));
+    // Counts follow a node into another zone, and go with it.
+    snapshot.set_node(node("b1", zone("c")));
+    assert_eq!((in_zone(&snapshot, "b"), in_zone(&snapshot, "c")), (0, counts["b1"]));
+    snapshot.remove_node("b1");
+    assert_eq!(in_zone(&snapshot, "c"), 0);
 }
 
 #[test]
@@ -363,7 +443,7 @@ fn every_node_gets_its_turn_and_large_clusters_are_sampled() {
     let volumes = Volumes::default();
     let mut from = 0;
     for _ in 0..500 {
-        let question = Question { pod: &shape, volumes: &volumes, from, nominated: None };
+        let question = Question { pod: &shape, volumes: &volumes, from, nominated: None, kin: None };
         let choice = plan::place(&snapshot, &question).unwrap();
         from = choice.next;
         snapshot.occupy(choice.node, &shape);
@@ -390,7 +470,7 @@ fn preempt(
 ) -> Result<(String, Vec<String>), String> {
     let shape = snapshot.shapes.of(&pod("new", spec));
     let volumes = Volumes::default();
-    let question = Question { pod: &shape, volumes: &volumes, from: 0, nominated: None };
+    let question = Question { pod: &shape, volumes: &volumes, from: 0, nominated: None, kin: None };
     let failure = plan::place(snapshot, &question).unwrap_err();
     let before = format!("{:?}", snapshot.nodes().iter().map(|n| (&n.requested, n.pods)).collect::<Vec<_>>());
     let planned = preempt::plan(snapshot, &shape, &volumes, &failure, budgets);
@@ -444,7 +524,7 @@ fn pods_under_a_budget_are_spared_if_others_will_do() {
         leaving: false,
     };
     snapshot.place(ObjectKey::new("a", "free"), placed);
-    let selector = shoal_objects::LabelSelector::parse("app=web").unwrap();
+    let selector = LabelSelector::parse("app=web").unwrap();
     let budget = Budget { namespace: "a".to_owned(), selector, allowed: 0 };
     let spared = preempt(&mut snapshot, with("1", 9), std::slice::from_ref(&budget));
     assert_eq!(spared, Ok(("two".to_owned(), vec!["free".to_owned()])));
@@ -544,7 +624,7 @@ proptest! {
         for (number, (kind, leaves)) in pods.into_iter().enumerate() {
             let name = format!("p{number}");
             let shape = snapshot.shapes.of(&pod(&name, spec_of(kind)));
-            let question = Question { pod: &shape, volumes: &volumes, from, nominated: None };
+            let question = Question { pod: &shape, volumes: &volumes, from, nominated: None, kin: None };
             match plan::place(&snapshot, &question) {
                 Ok(choice) => {
                     from = choice.next;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Request;
-use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::jiff::Timestamp;
 use kube::{Client, Resource};
 use serde_json::{Value, json};
@@ -13,12 +13,13 @@ use shoal_runtime::cache::Uid;
 use shoal_runtime::client::send_unread;
 use shoal_runtime::{Lister, ObjectKey};
 
+use super::claims::Chosen;
 use super::queue::Pending;
+use crate::persistentvolume::{BOUND_BY_CONTROLLER, SELECTED_NODE};
 
 /// How long a claim may take to get its volume.
 const VOLUME_PATIENCE: Duration = Duration::from_secs(600);
 const VOLUME_PAUSE: Duration = Duration::from_millis(100);
-const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// What came of a request.
 pub(super) enum Done {
@@ -54,11 +55,11 @@ pub(super) async fn bind(
     client: Client,
     pod: Pending,
     node: Arc<str>,
-    waiting: Vec<ObjectKey>,
+    volumes: Vec<Chosen>,
     claims: Lister<PersistentVolumeClaim>,
     chosen: clock::Timestamp,
 ) -> Done {
-    match try_bind(&client, &pod, &node, &waiting, &claims).await {
+    match try_bind(&client, &pod, &node, &volumes, &claims).await {
         Ok(()) => Done::Bound(pod, node, chosen),
         Err(error) => Done::Unbound(pod, error),
     }
@@ -68,22 +69,21 @@ async fn try_bind(
     client: &Client,
     pod: &Pending,
     node: &str,
-    waiting: &[ObjectKey],
+    volumes: &[Chosen],
     claims: &Lister<PersistentVolumeClaim>,
 ) -> Result<(), String> {
-    for claim in waiting {
-        let path = format!("{}/{}", PersistentVolumeClaim::url_path(&(), Some(&claim.namespace)), claim.name);
-        let patch = json!({"metadata": {"annotations": {SELECTED_NODE: node}}});
+    for chosen in volumes {
+        let (path, patch) = give(chosen, node);
         let request = request(http::Method::PATCH, &path, "application/merge-patch+json", &patch);
         send_unread(client, request.map_err(text)?).await.map_err(text)?;
     }
-    let bound = |claim: &ObjectKey| {
-        let claim = claims.get(claim);
+    let bound = |chosen: &Chosen| {
+        let claim = claims.get(&chosen.claim);
         let spec = claim.as_ref().and_then(|claim| claim.spec.as_ref());
         spec.is_some_and(|spec| spec.volume_name.as_ref().is_some_and(|volume| !volume.is_empty()))
     };
     let all_bound = async {
-        while !waiting.iter().all(bound) {
+        while !volumes.iter().all(bound) {
             tokio::time::sleep(VOLUME_PAUSE).await;
         }
     };
@@ -97,6 +97,28 @@ async fn try_bind(
     });
     let request = request(http::Method::POST, &path(&pod.key, "/binding"), "application/json", &binding);
     send_unread(client, request.map_err(text)?).await.map_err(text)
+}
+
+/// A volume that is there is given to the claim, if it is still as it was. For one that has to be made, the claim says where.
+fn give(chosen: &Chosen, node: &str) -> (String, Value) {
+    let claim = &chosen.claim;
+    match &chosen.volume {
+        Some(volume) => {
+            let reference = json!({
+                "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+                "namespace": &*claim.namespace, "name": &*claim.name, "uid": chosen.uid
+            });
+            let notes = json!({BOUND_BY_CONTROLLER: "yes"});
+            let metadata = json!({"resourceVersion": volume.version, "annotations": notes});
+            let path = format!("{}/{}", PersistentVolume::url_path(&(), None), volume.name);
+            (path, json!({"metadata": metadata, "spec": {"claimRef": reference}}))
+        }
+        None => {
+            let all = PersistentVolumeClaim::url_path(&(), Some(&claim.namespace));
+            let path = format!("{all}/{}", claim.name);
+            (path, json!({"metadata": {"annotations": {SELECTED_NODE: node}}}))
+        }
+    }
 }
 
 fn text(error: kube::Error) -> String {

@@ -1,6 +1,6 @@
 //! Endpoints, EndpointSlices and PodDisruptionBudgets.
 
-use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
+use k8s_openapi::api::core::v1::{Endpoints, Event, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::DeleteParams;
@@ -103,4 +103,11 @@ async fn a_budget_knows_how_many_pods_may_go() {
     let strict = until(&budgets, "b", |budget| budget["status"]["observedGeneration"] == 2).await;
     assert_eq!(strict["status"]["disruptionsAllowed"], 0);
     assert_eq!(condition(&strict, "DisruptionAllowed")["reason"], "InsufficientPods");
+    // Events are told under the names that people know from kube-controller-manager.
+    let none = json!({"minAvailable": 1, "selector": {"matchLabels": {"app": "none"}}});
+    create::<PodDisruptionBudget>(&client, json!({"metadata": {"name": "none"}, "spec": none})).await;
+    let is_it = |event: &Value| event["involvedObject"]["name"] == "none" && event["reason"] == "NoPods";
+    let events = until_all(&api::<Event>(&client), |events| events.iter().any(is_it)).await;
+    let told = events.iter().find(|event| is_it(event)).unwrap();
+    assert_eq!(told["source"]["component"], "controllermanager");
 }

@@ -36,6 +36,7 @@ pub struct Builder<K> {
     needs: Vec<String>,
     everywhere: bool,
     field_manager: Option<String>,
+    event_source: Option<String>,
     queue: Option<queue::Settings>,
     workers: Option<worker::Settings>,
     patience: worker::Patience,
@@ -52,6 +53,7 @@ impl<K: Object> Builder<K> {
             needs: Vec::new(),
             everywhere: false,
             field_manager: None,
+            event_source: None,
             queue: None,
             workers: None,
             patience: worker::Patience::within(STOP_WITHIN),
@@ -155,6 +157,13 @@ impl<K: Object> Builder<K> {
         self
     }
 
+    /// Speaks under this name in events, where people know it by another than its own. Default: the controller's name.
+    #[must_use]
+    pub fn event_source(mut self, name: &str) -> Builder<K> {
+        self.event_source = Some(name.to_owned());
+        self
+    }
+
     /// Delays and rates of retries. Default: `queueConfig` of the manager's settings.
     #[must_use]
     pub fn queue_settings(mut self, settings: queue::Settings) -> Builder<K> {
@@ -184,6 +193,7 @@ impl<K: Object> Builder<K> {
             build: Box::new(move |manager| {
                 let predicate = self.predicate.clone();
                 let (name, writer) = (self.name.clone(), self.writer(manager));
+                let recorder = manager.recorder(self.event_source.as_deref().unwrap_or(&name));
                 let gate = self.gate_in(manager);
                 self.component(manager, gate.clone(), move |informer, listers, tombs| {
                     let own = Box::new(|delta: &crate::cache::Delta| vec![delta.key.clone()]);
@@ -195,7 +205,7 @@ impl<K: Object> Builder<K> {
                         gate,
                         tombs: tombs.clone(),
                         writer,
-                        recorder: manager.recorder(&name),
+                        recorder,
                         controller: name.into(),
                         reconciler,
                     };

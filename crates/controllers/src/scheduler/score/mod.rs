@@ -36,8 +36,8 @@ pub fn scores(cycle: &Cycle<'_>, nodes: &[&NodeInfo]) -> Vec<i64> {
     if cycle.spread.iter().any(|counts| !counts.constraint.hard) {
         add(SPREAD, spread::evenness(cycle, nodes));
     }
-    if pod.spread.is_empty() {
-        add(SPREAD, spread::apart(pod, nodes));
+    if let Some(kin) = cycle.kin {
+        add(SPREAD, spread::apart(cycle, kin, nodes));
     }
     if !cycle.affinity.liked.is_empty() {
         add(POD_AFFINITY, preference::pods(cycle, nodes));
