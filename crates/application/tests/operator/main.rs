@@ -7,6 +7,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod aside;
 mod children;
 mod cluster;
 mod deletion;
