@@ -17,6 +17,7 @@ use shoal_runtime::{Controller, Manager, ObjectKey, Written, worker};
 use tokio::time::Instant;
 
 use crate::api::{APP_LABEL, MANAGED_BY_LABEL, OPERATOR};
+use crate::elsewhere::Elsewhere;
 use crate::metrics::Metrics;
 use crate::{Application, reconcile, usage};
 
@@ -32,11 +33,18 @@ pub struct Settings {
     pub look_at_pods: Duration,
     /// How often is asked what pods use; `None` shows no figures of single Applications.
     pub usage: Option<Duration>,
+    /// Do nothing while another operator is at work on the cluster. Of two at most one may be so polite.
+    pub stands_aside: bool,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { at_once: 16, look_at_pods: Duration::from_secs(5), usage: Some(Duration::from_secs(30)) }
+        Settings {
+            at_once: 16,
+            look_at_pods: Duration::from_secs(5),
+            usage: Some(Duration::from_secs(30)),
+            stands_aside: false,
+        }
     }
 }
 
@@ -49,6 +57,7 @@ pub(crate) struct Shared {
     pub settings: Settings,
     pub metrics: Metrics,
     pub written: Written,
+    pub elsewhere: Option<Elsewhere>,
     /// Rollouts under way, and when their pods were last looked at.
     looked: Mutex<HashMap<ObjectKey, (String, Instant)>>,
     /// The versions of children that this process has written last, by Application, kind and name.
@@ -116,17 +125,24 @@ pub fn register(manager: &mut Manager, settings: Settings) {
     if let Some(period) = settings.usage {
         manager.add(usage::component(manager.client(), metrics.clone(), period));
     }
+    let elsewhere = settings.stands_aside.then(|| Elsewhere::new(manager));
     let clock = manager.clock().clone();
-    manager.add(controller(clock, settings, metrics));
+    manager.add(controller(clock, settings, metrics, elsewhere));
 }
 
-fn controller(clock: Clock, settings: Settings, metrics: Metrics) -> Controller {
+fn controller(
+    clock: Clock,
+    settings: Settings,
+    metrics: Metrics,
+    elsewhere: Option<Elsewhere>,
+) -> Controller {
     let at_once = settings.at_once;
     let shared = Arc::new(Shared {
         clock,
         settings,
         metrics,
         written: Written::default(),
+        elsewhere,
         looked: Mutex::default(),
         applied: Mutex::default(),
     });

@@ -13,6 +13,7 @@ pub mod api;
 pub mod build;
 mod clean_up;
 pub mod controller;
+mod elsewhere;
 pub mod metrics;
 pub mod plan;
 pub mod rbac;

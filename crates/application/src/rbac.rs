@@ -1,7 +1,7 @@
 //! What the operator may do in every namespace, as the rules of its ClusterRole. What its replicas agree on among themselves is
 //! [`shoal_runtime::rbac::sharding`].
 //!
-//! A test runs the operator under exactly these rules.
+//! A test runs the operator under exactly these rules and finds that each is needed.
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use shoal_runtime::rbac::{events, rule};

@@ -15,6 +15,7 @@ use shoal_runtime::{Action, Context, ObjectKey, Result, finalizer};
 use crate::act::{Act, Children, belongs, labelled};
 use crate::api::{APP_LABEL, ApplicationStatus, FINALIZER, REVISION_LABEL, rules};
 use crate::controller::Shared;
+use crate::elsewhere::AGAIN;
 use crate::plan::{self, Choice, Note, Observed, Problem, Rollout};
 use crate::{Application, build, clean_up};
 
@@ -23,6 +24,9 @@ const PODS: u32 = 20;
 
 /// Reconciles, and counts it.
 pub(crate) async fn reconcile(shared: Arc<Shared>, context: Context<Application>) -> Result<Action> {
+    if shared.elsewhere.as_ref().is_some_and(|elsewhere| elsewhere.is_at_work(context.recorder())) {
+        return Ok(Action::after(AGAIN));
+    }
     shared.metrics.follow(context.lister::<Application>());
     let begin = tokio::time::Instant::now();
     let result = look_after(&shared, &context).await;

@@ -24,11 +24,12 @@ pub fn election(lease: &str) -> Vec<PolicyRule> {
     vec![rule(group, &["leases"], &["create"]), by_name]
 }
 
-/// What the replicas of a sharded controller need in the namespace of their group, if the kind ShardMap is installed.
+/// What the replicas of a sharded controller need in the namespace of their group, if the kind ShardMap is installed. Single objects
+/// are listed by name, too: a list says at which moment it was read, also of what is not there.
 pub fn sharding() -> Vec<PolicyRule> {
     vec![
-        rule("coordination.k8s.io", &["leases"], &["get", "list", "watch", "create", "update", "delete"]),
-        rule(API_GROUP, &["shardmaps"], &["get", "list", "watch", "create", "patch"]),
+        rule("coordination.k8s.io", &["leases"], &["list", "watch", "create", "update", "delete"]),
+        rule(API_GROUP, &["shardmaps"], &["list", "watch", "create", "patch"]),
     ]
 }
 

@@ -61,7 +61,9 @@ impl Beside {
                     manager.add(scheduler::Scheduler::default());
                 }
                 if application {
-                    shoal_application::register(manager, shoal_application::Settings::default());
+                    // Who runs an operator on this cluster means that one.
+                    let settings = shoal_application::Settings { stands_aside: true, ..Default::default() };
+                    shoal_application::register(manager, settings);
                 }
                 if let Some(nodes) = &nodes {
                     simulated::add(manager, nodes.clone());

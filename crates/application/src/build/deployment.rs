@@ -50,7 +50,7 @@ pub fn deployment(app: &Application, template: PodTemplateSpec, replicas: Replic
             selector: selector(app),
             template,
             strategy: Some(strategy(spec)),
-            min_ready_seconds: Some(spec.min_ready_seconds),
+            min_ready_seconds: Some(spec.min_ready_seconds).filter(|seconds| *seconds != 0),
             progress_deadline_seconds: Some(spec.progress_deadline_seconds),
             revision_history_limit: Some(spec.revision_history_limit),
             ..DeploymentSpec::default()

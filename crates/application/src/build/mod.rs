@@ -1,6 +1,7 @@
 //! From a specification to the children it asks for. Pure: the same specification gives the same bytes.
 //!
-//! Every child says only what the operator means to decide; what is left out belongs to others.
+//! Every child says only what the operator means to decide; what is left out belongs to others. Nothing is said that the server does
+//! not keep, such as a zero that means the same as nothing: what is wanted would never equal what is there.
 
 mod account;
 mod autoscaler;

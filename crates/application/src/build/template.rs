@@ -1,9 +1,9 @@
 //! The pod template.
 
 use k8s_openapi::api::core::v1::{
-    ConfigMapVolumeSource, Container, ContainerPort, HTTPGetAction, PersistentVolumeClaimVolumeSource,
-    PodSecurityContext, PodSpec, PodTemplateSpec, Probe as PodProbe, ResourceRequirements, SecurityContext,
-    TCPSocketAction, Volume, VolumeMount,
+    ConfigMapVolumeSource, Container, ContainerPort, EnvVar, HTTPGetAction,
+    PersistentVolumeClaimVolumeSource, PodSecurityContext, PodSpec, PodTemplateSpec, Probe as PodProbe,
+    ResourceRequirements, SecurityContext, TCPSocketAction, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -94,7 +94,7 @@ fn container(app: &Application) -> Container {
         image: Some(spec.image.clone()),
         command: some_list(&spec.command),
         args: some_list(&spec.args),
-        env: some_list(&spec.environment),
+        env: some_list(&environment(spec)),
         env_from: some_list(&spec.environment_from),
         ports: some_list(&ports),
         resources: spec.resources.as_ref().map(canonical),
@@ -105,6 +105,14 @@ fn container(app: &Application) -> Container {
         security_context: context.and_then(of_container),
         ..Container::default()
     }
+}
+
+fn environment(spec: &ApplicationSpec) -> Vec<EnvVar> {
+    let mut variables = spec.environment.clone();
+    for variable in &mut variables {
+        variable.value = variable.value.take().filter(|value| !value.is_empty());
+    }
+    variables
 }
 
 /// Amounts as the server writes them, so that what is applied equals what is there.
@@ -183,7 +191,7 @@ fn pod_probe(spec: &ApplicationSpec, probe: &Probe) -> PodProbe {
             .map(|socket| TCPSocketAction { port: or_first(socket.port.as_ref()), host: None }),
         exec: probe.exec.clone(),
         grpc: probe.grpc.clone(),
-        initial_delay_seconds: probe.initial_delay_seconds,
+        initial_delay_seconds: probe.initial_delay_seconds.filter(|seconds| *seconds != 0),
         period_seconds: probe.period_seconds,
         timeout_seconds: probe.timeout_seconds,
         success_threshold: probe.success_threshold,

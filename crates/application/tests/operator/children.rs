@@ -10,11 +10,12 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
 use shoal_application::Application;
+use shoal_testkit::FaultLayer;
 use tokio::time::Instant;
 
 use crate::cluster::{
-    api, condition, create, edit, exists, from_json, list, patch, reasons, start, until, until_is,
-    until_phase, until_told, web,
+    api, cluster, condition, create, edit, exists, from_json, list, operator, patch, reasons, start, until,
+    until_is, until_phase, until_told, web,
 };
 
 fn everything() -> Value {
@@ -111,7 +112,7 @@ async fn what_others_change_or_delete_is_set_right_within_a_second() {
 async fn at_rest_nothing_is_written_and_nothing_told() {
     let cluster = crate::cluster::cluster().await;
     let faults = shoal_testkit::FaultLayer::new(1);
-    crate::cluster::operator(&cluster, cluster.client_through(&faults)).await;
+    operator(&cluster, cluster.client_through(&faults)).await;
     let mut spec = everything();
     spec["scaling"] = json!({"maxReplicas": 3});
     create(&cluster, spec).await;
@@ -180,4 +181,36 @@ async fn what_the_server_refuses_is_told_and_the_rest_is_done() {
     edit(&cluster, json!({"podLabels": null})).await;
     until_phase(&cluster, "Running").await;
     assert!(!exists::<HorizontalPodAutoscaler>(&cluster, "web").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_add_to_children_is_no_reason_to_write_them() {
+    let cluster = cluster().await;
+    let record = FaultLayer::new(1);
+    operator(&cluster, cluster.client_through(&record)).await;
+    let mut spec = everything();
+    // What the server does not keep as it is said.
+    spec["environment"] = json!([{"name": "EMPTY", "value": ""}]);
+    spec["healthCheck"] = json!({"readinessProbe": {"httpGet": {"path": "/"}, "initialDelaySeconds": 0}});
+    spec["scaling"] = json!({"minReplicas": 2, "maxReplicas": 4, "targetCPUUtilizationPercentage": 70});
+    create(&cluster, spec).await;
+    until_phase(&cluster, "Running").await;
+    let quiet = || tokio::time::sleep(Duration::from_secs(10));
+    quiet().await;
+
+    let before = record.requests().len();
+    let seen = json!({"metadata": {"annotations": {"example.com/seen": "yes"}}});
+    patch::<Deployment>(&cluster, "web", seen.clone()).await;
+    patch::<Service>(&cluster, "web", seen.clone()).await;
+    patch::<HorizontalPodAutoscaler>(&cluster, "web", seen.clone()).await;
+    patch::<Ingress>(&cluster, "web", seen.clone()).await;
+    patch::<NetworkPolicy>(&cluster, "web", seen.clone()).await;
+    patch::<PodDisruptionBudget>(&cluster, "web", seen.clone()).await;
+    patch::<ServiceAccount>(&cluster, "web-account", seen.clone()).await;
+    patch::<PersistentVolumeClaim>(&cluster, "web-data", seen).await;
+    quiet().await;
+    let requests = record.requests();
+    let written: Vec<&String> = requests[before..].iter().filter(|line| !line.starts_with("GET ")).collect();
+    assert!(written.is_empty(), "{written:#?}");
+    assert!(!reasons(&cluster).await.contains(&"DriftCorrected".to_owned()));
 }

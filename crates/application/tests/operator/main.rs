@@ -7,10 +7,13 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod aside;
 mod children;
 mod cluster;
 mod deletion;
+mod extension;
 mod faults;
 mod phases;
+mod promotion;
 mod scaling;
 mod sharded;

@@ -14,7 +14,8 @@ use crate::cluster::{api, cluster, edit, from_json, list, until, until_phase, we
 
 const APPLICATIONS: usize = 24;
 
-async fn replica(cluster: &Cluster, name: &str, seed: u64) -> (Metrics, tokio::task::JoinHandle<()>) {
+/// An operator that shares the Applications with others.
+pub async fn replica(cluster: &Cluster, name: &str, seed: u64) -> (Metrics, tokio::task::JoinHandle<()>) {
     let mut manager = Manager::builder("application-operator")
         .client(cluster.client())
         .clock(cluster.clock())
@@ -33,7 +34,7 @@ async fn replica(cluster: &Cluster, name: &str, seed: u64) -> (Metrics, tokio::t
 }
 
 /// How many Applications a replica looks after.
-fn looked_after(metrics: &Metrics) -> usize {
+pub fn looked_after(metrics: &Metrics) -> usize {
     let text = metrics.text();
     let counts = text.lines().filter_map(|line| line.strip_prefix("applications_total{"));
     counts.filter_map(|line| line.rsplit(' ').next()?.parse::<usize>().ok()).sum()

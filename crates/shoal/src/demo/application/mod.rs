@@ -26,7 +26,7 @@ use crate::shards::print;
 /// How the story goes.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Fewer pods, and no waiting for the quiet after the load
+    /// Fewer pods
     #[arg(long)]
     quick: bool,
     /// Keep logs in this new folder
@@ -42,6 +42,12 @@ const PATIENCE: Duration = Duration::from_secs(180);
 const LOOK: Duration = Duration::from_millis(250);
 /// A rollout without progress is given up after so many seconds.
 const DEADLINE: u32 = 8;
+/// Pods at rest.
+const LEAST: usize = 2;
+/// Visitors who keep pods busy: more than enough for as many pods as there may be.
+const BUSY: usize = 8;
+/// The cluster measures and scales more often than clusters usually do, because somebody is watching.
+const IMPATIENT: &[&str] = &["--metrics-resolution", "2s", "--horizontal-pod-autoscaler-sync-period", "1s"];
 
 /// Tells the story and ends with an error if it does not go as promised.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
@@ -85,7 +91,7 @@ struct Play<'a> {
 
 async fn tell(args: &Args, folder: &Path, stage: &Stage) -> anyhow::Result<String> {
     let binary = std::env::current_exe().context("cannot find this program")?;
-    let server = Server::start(&binary, folder, &[])?;
+    let server = Server::start(&binary, folder, IMPATIENT)?;
     let places = Places { kubeconfig: Some(server.kubeconfig.clone().into()), ..Places::default() };
     let client = infer_from(&places, &Options::default()).await?;
     stage.say(&format!(
@@ -110,14 +116,15 @@ impl Play<'_> {
         let most = if args.quick { 3 } else { 6 };
         self.create(most).await?;
         self.visit().await?;
-        self.load(args.quick).await?;
+        self.load(most).await?;
         self.break_it().await?;
         self.heal().await?;
         self.delete().await
     }
 
-    async fn create(&mut self, most: u32) -> anyhow::Result<()> {
-        let step = self.begin("create an Application: image echo:1, 2 to N pods by load", Some(most));
+    async fn create(&mut self, most: usize) -> anyhow::Result<()> {
+        let step =
+            self.begin(&format!("create an Application: image echo:1, {LEAST} to {most} pods by load"));
         let object = serde_json::from_value(application(most))?;
         // The kind is installed by the operator, which comes up beside the server.
         let end = Instant::now() + PATIENCE;
@@ -127,13 +134,14 @@ impl Play<'_> {
             }
             sleep(LOOK).await;
         }
-        self.until("is Running", |view| view.phase == Some(Phase::Running)).await?;
+        let view = self.until("is Running", |view| view.phase == Some(Phase::Running)).await?;
+        self.stage.say(&format!("  made for it: {}", view.children.join(", ")));
         self.end(step);
         Ok(())
     }
 
     async fn visit(&mut self) -> anyhow::Result<()> {
-        let step = self.begin("visit it; from now on somebody always does", None);
+        let step = self.begin("visit it; from now on somebody always does");
         let answer = self.visitors.visit("/").await.context("the Service does not answer")?;
         let words = answer.lines().find(|line| line.starts_with("Hostname")).unwrap_or("it answers");
         self.stage.say(&format!("  $ curl http://{NAME}:8080/\n  {words}"));
@@ -142,30 +150,28 @@ impl Play<'_> {
         Ok(())
     }
 
-    async fn load(&mut self, quick: bool) -> anyhow::Result<()> {
-        let step = self.begin("load: visitors who keep the processor busy; it grows", None);
-        if self.client.list_api_group_resources("metrics.k8s.io/v1beta1").await.is_err() {
-            self.stage.say("  left out: nobody measures here what pods use");
-            return Ok(());
-        }
-        let load = self.visitors.load(8);
-        let grown = self.until("has more pods that are ready", |view| view.ready > 2).await;
+    async fn load(&mut self, most: usize) -> anyhow::Result<()> {
+        let step = self.begin(&format!("load: {BUSY} visitors keep the processors busy; it grows"));
+        let load = self.visitors.load(BUSY);
+        self.until("has as many pods as it may", |view| view.ready == most).await?;
+        self.end(step);
+        let step = self.begin("the load ends; it shrinks");
         drop(load);
-        grown?;
-        if !quick {
-            self.stage.say("  the load ends; it shrinks");
-            self.until("has 2 pods again", |view| view.pods.len() == 2 && view.ready == 2).await?;
-        }
+        self.until("is at rest again", |view| {
+            view.pods.len() == LEAST && view.ready == LEAST && view.phase == Some(Phase::Running)
+        })
+        .await?;
         self.end(step);
         Ok(())
     }
 
     async fn break_it(&mut self) -> anyhow::Result<()> {
-        let step = self.begin("an image that does not exist: the rollout fails and is taken back", None);
+        let step = self.begin("an image that does not exist: the rollout fails and is taken back");
         self.edit(&json!({"spec": {"image": "no-such-image:2"}})).await?;
-        self.until("has been rolled back", |view| view.is_true("RolledBack")).await?;
+        let view = self.until("has been rolled back", |view| view.is_true("RolledBack")).await?;
+        self.stage.say(&format!("  it says: {}", view.message("RolledBack")));
         self.until("has no pod of the bad image any more", |view| {
-            view.pods.iter().all(|pod| pod.image == "echo:1") && view.ready >= 2
+            view.pods.iter().all(|pod| pod.image == "echo:1") && view.ready >= LEAST
         })
         .await?;
         self.end(step);
@@ -173,7 +179,7 @@ impl Play<'_> {
     }
 
     async fn heal(&mut self) -> anyhow::Result<()> {
-        let step = self.begin("a good image again: echo:3", None);
+        let step = self.begin("a good image again: echo:3");
         self.edit(&json!({"spec": {"image": "echo:3"}})).await?;
         self.until("runs echo:3", |view| {
             let new = view.pods.iter().all(|pod| pod.image == "echo:3");
@@ -185,7 +191,7 @@ impl Play<'_> {
     }
 
     async fn delete(&mut self) -> anyhow::Result<()> {
-        let step = self.begin("delete it: nothing stays", None);
+        let step = self.begin("delete it: nothing stays");
         self.visitors.stop().await;
         self.applications.delete(NAME, &DeleteParams::default()).await?;
         self.until("is gone with everything", |view| view.is_gone()).await?;
@@ -198,10 +204,9 @@ impl Play<'_> {
         Ok(())
     }
 
-    fn begin(&mut self, title: &str, most: Option<u32>) -> (String, Instant) {
-        let title = most.map_or(title.to_owned(), |most| title.replace('N', &most.to_string()));
+    fn begin(&mut self, title: &str) -> (String, Instant) {
         self.stage.say(&format!("▶ {title}"));
-        (title, Instant::now())
+        (title.to_owned(), Instant::now())
     }
 
     fn end(&mut self, (title, began): (String, Instant)) {
@@ -210,7 +215,7 @@ impl Play<'_> {
     }
 
     /// Looks until something is true. What changes is said, whatever the audience looks at.
-    async fn until(&mut self, what: &str, done: impl Fn(&View) -> bool) -> anyhow::Result<()> {
+    async fn until(&mut self, what: &str, done: impl Fn(&View) -> bool) -> anyhow::Result<View> {
         let end = Instant::now() + PATIENCE;
         let mut last = String::new();
         while Instant::now() < end {
@@ -222,11 +227,12 @@ impl Play<'_> {
                     last = view.line();
                     if last != self.said {
                         let passed = self.began.elapsed().as_secs_f64();
-                        self.stage.say(&format!("  {passed:>6.1} s  {last}"));
+                        let measured = view.scaling.as_ref().map(|scaling| format!("  ({scaling})"));
+                        self.stage.say(&format!("  {passed:>6.1} s  {last}{}", measured.unwrap_or_default()));
                         self.said.clone_from(&last);
                     }
                     if done(&view) {
-                        return Ok(());
+                        return Ok(view);
                     }
                 }
             }
@@ -249,19 +255,19 @@ impl Play<'_> {
     }
 }
 
-fn application(most: u32) -> Value {
+fn application(most: usize) -> Value {
     json!({
         "apiVersion": "apps.example.com/v1alpha1",
         "kind": "Application",
         "metadata": {"name": NAME},
         "spec": {
-            "replicas": 2,
+            "replicas": LEAST,
             "image": "echo:1",
             "port": 8080,
             "resources": {"requests": {"cpu": "50m", "memory": "32Mi"}},
             "healthCheck": {"readinessProbe": {"httpGet": {"path": "/ready", "port": 8080}, "periodSeconds": 1}},
             "scaling": {
-                "minReplicas": 2,
+                "minReplicas": LEAST,
                 "maxReplicas": most,
                 "targetCPUUtilizationPercentage": 60,
                 "behavior": {"scaleDown": {"stabilizationWindowSeconds": 5}},

@@ -16,6 +16,8 @@ pub struct View {
     pub phase: Option<Phase>,
     /// Its conditions: type, whether it is true, message.
     pub conditions: Vec<(String, bool, String)>,
+    /// What was made for it.
+    pub children: Vec<String>,
     /// Pods that are not on their way out.
     pub pods: Vec<PodView>,
     /// How many of them are ready.
@@ -62,6 +64,7 @@ impl View {
         let conditions = status.conditions.into_iter();
         Ok(View {
             phase: status.phase,
+            children: status.children.iter().map(|child| format!("{} {}", child.kind, child.name)).collect(),
             conditions: conditions.map(|c| (c.type_, c.status == "True", c.message)).collect(),
             ready: pods.iter().filter(|pod| pod.ready).count(),
             pods,
@@ -78,6 +81,12 @@ impl View {
         self.conditions.iter().any(|(kind, is_true, _)| kind == condition && *is_true)
     }
 
+    /// What a condition says.
+    pub fn message(&self, condition: &str) -> &str {
+        let found = self.conditions.iter().find(|(kind, ..)| kind == condition);
+        found.map_or("", |(.., message)| message)
+    }
+
     /// Whether nothing is left.
     pub fn is_gone(&self) -> bool {
         !self.exists && !self.has_service && self.pods.is_empty() && self.leaving == 0
@@ -85,6 +94,9 @@ impl View {
 
     /// All in a line.
     pub fn line(&self) -> String {
+        if self.is_gone() {
+            return "gone      nothing is left".to_owned();
+        }
         let phase = match (self.phase, self.exists) {
             (_, false) => "gone",
             (Some(phase), true) => phase.as_str(),
@@ -120,12 +132,17 @@ fn pod(pod: &Pod) -> PodView {
 
 fn scaling(autoscaler: &HorizontalPodAutoscaler) -> String {
     let status = autoscaler.status.clone().unwrap_or_default();
+    let metrics = autoscaler.spec.metrics.iter().flatten();
+    let goal = metrics.filter_map(|metric| metric.resource.as_ref()?.target.average_utilization).next();
+    let goal = goal.map(|goal| format!(", goal {goal} %")).unwrap_or_default();
     let measured = status.current_metrics.iter().flatten().find_map(|metric| {
         let resource = metric.resource.as_ref()?;
-        Some(format!("{} {} %", resource.name, resource.current.average_utilization?))
+        Some(format!("{} {} %{goal}", resource.name, resource.current.average_utilization?))
     });
-    let measured = measured.unwrap_or_else(|| "not measured yet".to_owned());
-    format!("{measured}, wants {} pods", status.desired_replicas)
+    match measured {
+        Some(measured) => format!("{measured}, wants {} pods", status.desired_replicas),
+        None => "not measured yet".to_owned(),
+    }
 }
 
 /// The last ones, oldest first.

@@ -1,19 +1,8 @@
-//! The rights of `shoal manifests application` are enough for all that the operator does: it runs under exactly these roles, with a
-//! token of its account.
+//! The operator of Applications.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
-
-mod process;
-
-use std::convert::Infallible;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::AUTHORIZATION;
-use http::{Request, StatusCode};
-use kube::Client;
-use process::{objects, prints};
 use serde_json::{Value, json};
 use shoal_controllers::all::{self, Settings};
 use shoal_controllers::scheduler::Scheduler;
@@ -24,53 +13,25 @@ use shoal_runtime::{Manager, ShardingOptions};
 use shoal_testkit::Cluster;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tower::ServiceExt as _;
+
+use crate::account::{Record, client};
+use crate::asked::{not_needed, rights, without};
+use crate::process::{objects, prints};
 
 const NAMESPACE: &str = "operator-system";
+const ACCOUNT: &str = "application-operator";
 const APPLICATION: &str = "/apis/apps.example.com/v1alpha1/namespaces/default/applications/web";
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/operator-system/leases";
 /// Simulated time that a step of the story may take.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Requests that were refused for lack of a right.
-type Refused = Arc<Mutex<Vec<String>>>;
-
-/// What stays the same in every run.
 fn manifests() -> Vec<Value> {
     objects(&prints(&["manifests", "application"]))
 }
 
-/// A client with a token of the operator's account, which remembers what it was refused.
-async fn account(cluster: &Cluster, refused: &Refused) -> Client {
-    let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/application-operator/token");
-    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 86_400}});
-    let answer = cluster.http().post(&path, &request).await;
-    assert_eq!(answer.status, 201, "{}", answer.json());
-    let bearer = format!("Bearer {}", answer.json()["status"]["token"].as_str().unwrap());
-    let (server, refused, admin) = (cluster.server().clone(), refused.clone(), cluster.http());
-    let touched = Arc::new(AtomicBool::new(false));
-    let service = tower::service_fn(move |mut request: Request<kube::client::Body>| {
-        request.headers_mut().insert(AUTHORIZATION, bearer.parse().unwrap());
-        let what = format!("{} {}", request.method(), request.uri().path());
-        let (server, refused, admin, touched) =
-            (server.clone(), refused.clone(), admin.clone(), touched.clone());
-        async move {
-            // Somebody else is faster once: what was read is old then, and is read again.
-            if what == format!("PATCH {APPLICATION}") && !touched.swap(true, Ordering::Relaxed) {
-                admin.merge(APPLICATION, &json!({"metadata": {"annotations": {"touched": "yes"}}})).await;
-            }
-            let response = server.oneshot(request).await?;
-            if response.status() == StatusCode::FORBIDDEN {
-                refused.lock().unwrap().push(what);
-            }
-            Ok::<_, Infallible>(response)
-        }
-    });
-    Client::new(service, NAMESPACE)
-}
-
 struct World {
     cluster: Cluster,
-    refused: Refused,
+    record: Arc<Record>,
     replicas: Vec<(Stopper, JoinHandle<()>)>,
     _folder: tempfile::TempDir,
 }
@@ -103,11 +64,13 @@ impl World {
         manager.add(Scheduler::default());
         simulated::add(&mut manager, simulated::Options { nodes: 3, ..simulated::Options::default() });
         tokio::spawn(manager.run());
-        let refused = Refused::default();
+        let record = Arc::<Record>::default();
         let mut replicas = Vec::new();
         for (seed, name) in [(1, "one"), (2, "two")] {
-            let mut manager = Manager::builder("application-operator")
-                .client(account(&cluster, &refused).await)
+            let client = client(&cluster, (NAMESPACE, ACCOUNT), APPLICATION, &record).await;
+            shoal_application::api::install(&client).await.unwrap();
+            let mut manager = Manager::builder(ACCOUNT)
+                .client(client)
                 .clock(cluster.clock())
                 .entropy(Entropy::seeded(seed))
                 .embedded()
@@ -121,15 +84,20 @@ impl World {
             let running = async { drop(manager.run().await) };
             replicas.push((stopper, tokio::spawn(running)));
         }
-        World { cluster, refused, replicas, _folder: folder }
+        World { cluster, record, replicas, _folder: folder }
     }
 
-    /// Waits for something about the Application. Ends early, with what was refused, once something is.
+    /// Waits for something about the Application.
     async fn until(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Result<(), String> {
+        self.until_at(APPLICATION, what, holds).await
+    }
+
+    /// Waits for something about what is found there. Ends early, with what was refused, once something is.
+    async fn until_at(&self, path: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Result<(), String> {
         let end = Instant::now() + PATIENCE;
         loop {
-            let found = self.cluster.http().get(APPLICATION).await.json();
-            if let Some(refused) = self.refused.lock().unwrap().first() {
+            let found = self.cluster.http().get(path).await.json();
+            if let Some(refused) = self.record.refused() {
                 return Err(format!("refused: {refused}"));
             }
             if holds(&found) {
@@ -176,6 +144,12 @@ impl World {
         self.until("Running with four", |app| running(app) && app["status"]["readyReplicas"] == 4).await?;
         self.edit(json!({"spec": {"image": "web:2"}})).await;
         self.until("Running the new image", |app| running(app) && app["status"]["image"] == "web:2").await?;
+        // Replicas go to the autoscaler and come back.
+        let scaling = everything()["scaling"].clone();
+        self.edit(json!({"spec": {"scaling": scaling}})).await;
+        self.until("Running, scaled by load", running).await?;
+        self.edit(json!({"spec": {"scaling": null}})).await;
+        self.until("Running, scaled by hand", running).await?;
         // An image that never starts is taken back.
         let never = json!({"simulated.shoal.dev/waiting": "ErrImagePull"});
         self.edit(json!({"spec": {"image": "web:3", "podAnnotations": never, "progressDeadlineSeconds": 5}}))
@@ -183,6 +157,11 @@ impl World {
         self.until("rolled back", |app| app["status"]["failedRevision"].is_string()).await?;
         self.delete().await?;
         self.until("gone", gone).await?;
+        // A replica vanishes; the other takes over, and clears away what it has left.
+        let (_, vanishes) = self.replicas.remove(0);
+        vanishes.abort();
+        let alone = |leases: &Value| leases["items"].as_array().is_some_and(|leases| leases.len() == 1);
+        self.until_at(LEASES, "alone", alone).await?;
         // What was kept is taken up again; then it stays without owner, or goes with its owner.
         self.create(&everything()).await;
         self.until("Running again", running).await?;
@@ -195,7 +174,7 @@ impl World {
             stopper.stop();
             let _ = running.await;
         }
-        match self.refused.lock().unwrap().first() {
+        match self.record.refused() {
             Some(refused) => Err(format!("refused: {refused}")),
             None => Ok(()),
         }
@@ -227,11 +206,14 @@ fn everything() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_rights_of_the_manifests_are_enough() {
-    let mut world = World::start(&manifests()).await;
+async fn the_rights_of_the_operator_are_enough_and_none_is_too_much() {
+    let manifests = manifests();
+    let mut world = World::start(&manifests).await;
     world.story().await.unwrap();
-    // And not more than that: what has nothing to do with Applications is out of reach.
-    let user = format!("system:serviceaccount:{NAMESPACE}:application-operator");
+    let idle = not_needed(&rights(&manifests), &world.record.asked());
+    assert!(idle.is_empty(), "nobody would miss: {idle:#?}");
+    // What has nothing to do with Applications is out of reach.
+    let user = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
     let intruder = world.cluster.http_as(&user, &["system:serviceaccounts", "system:authenticated"]);
     for path in [
         "/api/v1/secrets",
@@ -243,5 +225,45 @@ async fn the_rights_of_the_manifests_are_enough() {
         "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
     ] {
         assert_eq!(intruder.get(path).await.status, 403, "{path}");
+    }
+}
+
+/// The sums are right: what is needed by them is missed indeed.
+#[tokio::test(start_paused = true)]
+async fn a_right_that_is_taken_away_is_missed() {
+    for (right, refused) in [
+        ("create deployments.apps", "PATCH /apis/apps/v1/namespaces/default/deployments/web"),
+        ("watch services", "GET /api/v1/services"),
+        (
+            "update applications/status.apps.example.com",
+            "PUT /apis/apps.example.com/v1alpha1/namespaces/default/applications/web/status",
+        ),
+        ("create events", "POST /api/v1/namespaces/default/events"),
+        (
+            "create leases.coordination.k8s.io in operator-system",
+            "POST /apis/coordination.k8s.io/v1/namespaces/operator-system/leases",
+        ),
+    ] {
+        let mut world = World::start(&without(&manifests(), right)).await;
+        assert_eq!(world.story().await.unwrap_err(), format!("refused: {refused}"), "{right}");
+        world.replicas.drain(..).for_each(|(_, running)| running.abort());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_may_not_be_made_is_told_in_the_status() {
+    let world = World::start(&without(&manifests(), "create deployments.apps")).await;
+    world.create(&everything()).await;
+    let told = |app: &Value| {
+        let conditions = app["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.iter().any(|condition| {
+            condition["reason"] == "Refused"
+                && condition["message"].as_str().unwrap().contains("cannot create resource")
+        })
+    };
+    let end = Instant::now() + PATIENCE;
+    while !told(&world.cluster.http().get(APPLICATION).await.json()) {
+        assert!(Instant::now() < end, "{}", world.cluster.http().get(APPLICATION).await.json()["status"]);
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
