@@ -36,6 +36,7 @@ pub mod revisions;
 pub mod rootca;
 pub mod scale;
 pub mod scheduler;
+mod selecting;
 pub mod serviceaccount;
 pub mod statefulset;
 pub mod tainteviction;

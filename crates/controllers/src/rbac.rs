@@ -16,14 +16,7 @@ pub fn rules() -> Vec<PolicyRule> {
         rule("*", &["*"], &["get", "list", "watch", "update", "patch", "delete", "deletecollection"]),
         rule(
             "",
-            &[
-                "configmaps",
-                "endpoints",
-                "events",
-                "persistentvolumeclaims",
-                "pods",
-                "serviceaccounts",
-            ],
+            &["configmaps", "endpoints", "events", "persistentvolumeclaims", "pods", "serviceaccounts"],
             create,
         ),
         rule("apps", &["controllerrevisions", "replicasets"], create),

@@ -62,11 +62,11 @@ async fn reconcile(clock: Clock, context: Context<Deployment>) -> Result<Action>
         Vec::new()
     } else {
         let uids: Vec<&str> = owned.iter().filter_map(|set| set.metadata.uid.as_deref()).collect();
-        let mut pods = context.lister::<Pod>().list_in(namespace);
-        pods.retain(|pod| {
-            owner::controller_of(&pod.metadata).is_some_and(|owner| uids.contains(&owner.uid.as_str()))
-        });
-        pods
+        let lister = context.lister::<Pod>();
+        let pods = lister.metas_in(namespace);
+        let ours =
+            pods.iter().filter(|pod| pod.controller().is_some_and(|owner| uids.contains(&&*owner.uid)));
+        ours.filter_map(|pod| lister.decode(pod)).collect()
     };
     let plan = plan::plan(&View {
         deployment: &deployment,

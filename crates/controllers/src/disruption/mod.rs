@@ -11,10 +11,9 @@ use k8s_openapi::api::core::v1::{Pod, ReplicationController};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use shoal_objects::clock::Clock;
 use shoal_objects::selector::LabelSelector;
-use shoal_runtime::cache::Encoded;
-use shoal_runtime::controller::Listers;
-use shoal_runtime::{Action, Context, Controller, Error, ObjectKey, Result};
+use shoal_runtime::{Action, Context, Controller, Error, Result};
 
+use crate::selecting::watch_selected;
 use crate::time::now;
 use crate::written::Written;
 
@@ -30,24 +29,14 @@ struct Shared {
 /// The controller.
 pub fn controller(clock: Clock) -> Controller {
     let shared = Arc::new(Shared { clock, written: Written::default() });
-    Controller::of::<PodDisruptionBudget>("disruption-controller")
+    let name = "disruption-controller";
+    watch_selected::<_, Pod>(Controller::of::<PodDisruptionBudget>(name), name, selector)
         .event_source("controllermanager")
-        .watches_metadata::<Pod>(who_covers)
         .reads::<ReplicaSet>()
         .reads::<Deployment>()
         .reads::<StatefulSet>()
         .reads::<ReplicationController>()
         .reconcile(move |context| reconcile(Arc::clone(&shared), context))
-}
-
-/// Budgets that cover a pod.
-fn who_covers(pod: &Encoded, listers: &Listers) -> Vec<ObjectKey> {
-    let budgets = listers.of::<PodDisruptionBudget>().list_in(pod.namespace());
-    budgets
-        .iter()
-        .filter(|budget| selector(budget).is_some_and(|selector| pod.matches(&selector)))
-        .map(|budget| ObjectKey::of(&**budget))
-        .collect()
 }
 
 /// An empty selector covers all pods of the namespace, none covers nothing.

@@ -13,13 +13,12 @@ use shoal_objects::Map;
 use shoal_objects::entropy::Entropy;
 use shoal_objects::selector::LabelSelector;
 use shoal_runtime::apply::status_code;
-use shoal_runtime::cache::Encoded;
-use shoal_runtime::controller::Listers;
 use shoal_runtime::{Action, Context, Controller, Object, ObjectKey, Result};
 
 use crate::brief::Brief;
 use crate::pace::Pace;
 use crate::pending::Pending;
+use crate::selecting::watch_selected;
 use slices::Plan;
 
 /// How long to wait for the cache to show what was written, if no event comes earlier.
@@ -42,10 +41,10 @@ fn shared(entropy: Entropy) -> Arc<Shared> {
 /// Keeps the EndpointSlices of Services.
 pub fn slice_controller(entropy: Entropy) -> Controller {
     let shared = shared(entropy);
-    Controller::of::<Service>("endpointslice-controller")
+    let name = "endpointslice-controller";
+    watch_selected::<_, Pod>(Controller::of::<Service>(name), name, behind)
         .event_source("endpoint-slice-controller")
         .owns::<EndpointSlice>()
-        .watches_metadata::<Pod>(who_selects)
         .reads::<Node>()
         .reconcile(move |context| keep_slices(Arc::clone(&shared), context))
 }
@@ -53,8 +52,8 @@ pub fn slice_controller(entropy: Entropy) -> Controller {
 /// Keeps the Endpoints of Services.
 pub fn controller() -> Controller {
     let pace = Arc::new(Pace::new(PER_POD));
-    Controller::of::<Service>("endpoint-controller")
-        .watches_metadata::<Pod>(who_selects)
+    let name = "endpoint-controller";
+    watch_selected::<_, Pod>(Controller::of::<Service>(name), name, behind)
         .watches::<Endpoints>(|endpoints, _| vec![ObjectKey::of(endpoints)])
         .reconcile(move |context| keep_endpoints(Arc::clone(&pace), context))
 }
@@ -69,26 +68,20 @@ pub fn mirroring_controller(entropy: Entropy) -> Controller {
         .reconcile(move |context| keep_mirrors(Arc::clone(&shared), context))
 }
 
-/// The Services that a pod is behind.
-fn who_selects(pod: &Encoded, listers: &Listers) -> Vec<ObjectKey> {
-    let services = listers.of::<Service>().list_in(pod.namespace());
-    services.iter().filter(|service| selects(service, pod)).map(|service| ObjectKey::of(&**service)).collect()
-}
-
-fn selects(service: &Service, pod: &Encoded) -> bool {
-    let Some(selector) = service.spec.as_ref().and_then(|spec| spec.selector.as_ref()) else { return false };
-    !selector.is_empty() && selector.iter().all(|(key, value)| pod.label(key) == Some(value))
+/// Which pods are behind a Service, if any can be.
+fn behind(service: &Service) -> Option<LabelSelector> {
+    let selector = service.spec.as_ref()?.selector.as_ref().filter(|selector| !selector.is_empty())?;
+    let labels: Map = selector.iter().map(|(key, value)| (key.clone(), value.clone().into())).collect();
+    Some(LabelSelector::from_labels(&labels))
 }
 
 /// The selector of a Service that has endpoints by it.
 fn selector(service: &Service) -> Option<LabelSelector> {
     let spec = service.spec.as_ref()?;
-    let selector = spec.selector.as_ref().filter(|selector| !selector.is_empty())?;
     if spec.type_.as_deref() == Some("ExternalName") || service.metadata.deletion_timestamp.is_some() {
         return None;
     }
-    let labels: Map = selector.iter().map(|(key, value)| (key.clone(), value.clone().into())).collect();
-    Some(LabelSelector::from_labels(&labels))
+    behind(service)
 }
 
 async fn keep_slices(shared: Arc<Shared>, context: Context<Service>) -> Result<Action> {

@@ -35,8 +35,11 @@ impl Orphans {
         if !self.0.lock().remove(key) && context.object().is_some() {
             return Ok(());
         }
-        let mut pods = context.lister::<Pod>().list_in(&key.namespace);
-        pods.retain(|pod| pod::is_tracked(pod) && job_of(pod).is_some_and(|(job, _)| job == *key));
+        let lister = context.lister::<Pod>();
+        let all = lister.metas_in(&key.namespace);
+        let tracked = all.iter().filter(|pod| pod.finalizers().iter().any(|held| **held == *pod::TRACKING));
+        let mut pods: Vec<_> = tracked.filter_map(|pod| lister.decode(pod)).collect();
+        pods.retain(|pod| job_of(pod).is_some_and(|(job, _)| job == *key));
         if pods.is_empty() {
             return Ok(());
         }

@@ -142,13 +142,15 @@ fn related(context: &Context<ReplicaSet>, set: &ReplicaSet) -> Vec<Arc<Brief>> {
     let Some(parent) = owner::controller_of(&set.metadata) else {
         return context.children_metas::<Pod>().iter().filter_map(|pod| briefs.decode(pod)).collect();
     };
-    let sets = context.lister::<ReplicaSet>().list_in(&context.key().namespace);
-    let siblings: Vec<&str> = sets
+    let sets = context.lister::<ReplicaSet>().metas_in(&context.key().namespace);
+    let siblings: Vec<_> = sets
         .iter()
-        .filter(|set| owner::controller_of(&set.metadata).is_some_and(|owner| owner.uid == parent.uid))
-        .filter_map(|set| set.metadata.uid.as_deref())
+        .filter(|set| set.controller().is_some_and(|owner| *owner.uid == *parent.uid))
+        .map(|set| set.uid())
         .collect();
-    let belongs = |pod: &&Arc<Encoded>| pod.controller().is_some_and(|owner| siblings.contains(&&*owner.uid));
+    let belongs = |pod: &&Arc<Encoded>| {
+        pod.controller().is_some_and(|owner| siblings.iter().any(|uid| **uid == *owner.uid))
+    };
     let pods = briefs.metas_in(&context.key().namespace);
     pods.iter().filter(belongs).filter_map(|pod| briefs.decode(pod)).collect()
 }

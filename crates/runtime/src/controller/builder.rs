@@ -26,12 +26,16 @@ const STOP_WITHIN: Duration = Duration::from_secs(20);
 type MakeSource<K> =
     Box<dyn FnOnce(&Manager, Option<&Arc<Kinds>>, &Listers, &Lister<K>, &Scope) -> Source + Send>;
 
+/// The texts under which an object stands in an index.
+type Values<K> = dyn Fn(&K) -> Vec<String> + Send + Sync;
+
 /// A controller that is being put together.
 pub struct Builder<K> {
     name: String,
     scope: Scope,
     predicate: Option<Predicate>,
     sources: Vec<MakeSource<K>>,
+    indexes: Vec<(String, Arc<Values<K>>)>,
     gate: Gate,
     needs: Vec<String>,
     everywhere: bool,
@@ -49,6 +53,7 @@ impl<K: Object> Builder<K> {
             scope: Scope::all(),
             predicate: None,
             sources: Vec::new(),
+            indexes: Vec::new(),
             gate: Gate::default(),
             needs: Vec::new(),
             everywhere: false,
@@ -125,6 +130,31 @@ impl<K: Object> Builder<K> {
         self.sources.push(Box::new(|manager, kinds, listers, _, _| {
             Source::read::<T>(manager.informers(), kinds, listers)
         }));
+        self
+    }
+
+    /// Adds an index over the objects that are reconciled: reconcilers and the functions of `watches` find them with
+    /// [`Lister::by_index`] by the texts that `values` gives. One of the same name on the same cache is replaced.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+    /// use shoal_runtime::{Action, Context, Controller, ObjectKey};
+    ///
+    /// let _controller = Controller::of::<Pod>("reload")
+    ///     .index("account", |pod| pod.spec.iter().filter_map(|spec| spec.service_account_name.clone()).collect())
+    ///     .watches::<ConfigMap>(|map, listers| {
+    ///         let account = map.metadata.name.as_deref().unwrap_or_default();
+    ///         listers.of::<Pod>().by_index("account", account).iter().map(|pod| ObjectKey::of(&**pod)).collect()
+    ///     })
+    ///     .reconcile(async |_: Context<Pod>| Ok(Action::done()));
+    /// ```
+    #[must_use]
+    pub fn index(
+        mut self,
+        name: &str,
+        values: impl Fn(&K) -> Vec<String> + Send + Sync + 'static,
+    ) -> Builder<K> {
+        self.indexes.push((name.to_owned(), Arc::new(values)));
         self
     }
 
@@ -262,6 +292,9 @@ impl<K: Object> Builder<K> {
             }
             None => manager.informers().scoped::<K>(self.scope.clone()),
         };
+        for (name, values) in self.indexes {
+            informer.add_decoded_index(&name, move |object| values(object));
+        }
         let listers = Listers::new(manager.informers().clone());
         let lister = listers.add(&informer);
         let tombs = Arc::default();
