@@ -88,7 +88,7 @@ impl Beside {
 
 /// Everything shares one process and its caches: what one has decoded, the others need, too.
 fn config() -> Config {
-    let informer = Informer { cache_size: DECODED, ..Informer::default() };
+    let informer = Informer { cache_size: Some(DECODED), ..Informer::default() };
     Config { informer, ..Config::default() }
 }
 

@@ -61,6 +61,9 @@ pub const LEASE: &str = "kube-controller-manager";
 /// The Application operator.
 const APPLICATION: &str = shoal_application::controller::NAME;
 
+/// Each Application and its children are read once in a reconcile, and seldom again soon.
+const DECODED: usize = 200;
+
 /// Runs until a signal.
 pub async fn run(args: Args) -> anyhow::Result<()> {
     check(&args)?;
@@ -99,6 +102,7 @@ async fn run_application(replicas: Replicas, source: Source, level: logging::Lev
     let name = shoal_application::api::OPERATOR;
     let options = client::Options { user_agent: name.to_owned(), ..client::Options::default() };
     let builder = Manager::builder(name).config_source(source).client_options(options).log_level(level);
+    let builder = builder.cache_size(DECODED);
     let builder = match replicas {
         Replicas::Elected => builder.leader_election(),
         Replicas::Sharded => {

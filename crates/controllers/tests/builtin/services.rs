@@ -61,6 +61,35 @@ async fn endpoints_and_slices_follow_the_pods_of_a_service() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_pod_is_found_by_services_that_select_it_by_other_labels_and_by_ones_that_change_their_mind() {
+    let client = start(of_services()).await;
+    let ports = json!([{"port": 80}]);
+    let services = [("wide", json!({"app": "web"})), ("narrow", json!({"app": "web", "tier": "front"}))];
+    let other = ("other", json!({"app": "db"}));
+    for (name, selector) in services.iter().chain([&other]) {
+        let spec = json!({"selector": selector, "ports": ports});
+        create::<Service>(&client, json!({"metadata": {"name": name}, "spec": spec})).await;
+    }
+    let behind = |slices: &[Value], service: &str| {
+        let of = |slice: &&Value| slice["metadata"]["labels"]["kubernetes.io/service-name"] == service;
+        slices.iter().filter(of).map(|slice| ready(slice).len()).sum::<usize>()
+    };
+    let counts = |slices: &[Value]| ["wide", "narrow", "other"].map(|service| behind(slices, service));
+    let slices = api::<EndpointSlice>(&client);
+    create::<Pod>(&client, pod("a", "run")).await;
+    let mut front = pod("b", "run");
+    front["metadata"]["labels"]["tier"] = json!("front");
+    create::<Pod>(&client, front).await;
+    until_all(&slices, |slices| counts(slices) == [2, 1, 0]).await;
+    patch(&api::<Service>(&client), "other", json!({"spec": {"selector": {"app": "web", "tier": "back"}}}))
+        .await;
+    patch(&api::<Pod>(&client), "a", json!({"metadata": {"labels": {"tier": "back"}}})).await;
+    until_all(&slices, |slices| counts(slices) == [2, 1, 1]).await;
+    patch(&api::<Pod>(&client), "b", json!({"metadata": {"labels": {"tier": null}}})).await;
+    until_all(&slices, |slices| counts(slices) == [2, 0, 1]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn endpoints_made_by_hand_are_mirrored() {
     let client = start(of_services()).await;
     let spec = json!({"ports": [{"port": 5432}]});

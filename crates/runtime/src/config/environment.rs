@@ -10,8 +10,9 @@ use super::duration;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Informer {
-    /// `INFORMER_CACHE_SIZE`: decoded objects kept beside the encoded ones. Default 10000.
-    pub cache_size: usize,
+    /// `INFORMER_CACHE_SIZE`: decoded objects of each kind kept beside the encoded ones. Default 10000, or what the program
+    /// thinks best.
+    pub cache_size: Option<usize>,
     /// `LIST_TIMEOUT`: how long one list request may take. Default 60 s.
     #[serde(serialize_with = "duration::serialize")]
     pub list_timeout: Duration,
@@ -22,7 +23,7 @@ pub struct Informer {
 
 impl Default for Informer {
     fn default() -> Informer {
-        Informer { cache_size: 10_000, list_timeout: Duration::from_secs(60), incremental_sync: true }
+        Informer { cache_size: None, list_timeout: Duration::from_secs(60), incremental_sync: true }
     }
 }
 
@@ -33,7 +34,7 @@ pub(super) fn informer(environment: &dyn Fn(&str) -> Option<String>, problems: &
         |name: &str| environment(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
     if let Some(text) = get("INFORMER_CACHE_SIZE") {
         match text.parse() {
-            Ok(size) => informer.cache_size = size,
+            Ok(size) => informer.cache_size = Some(size),
             Err(_) => {
                 problems.push("INFORMER_CACHE_SIZE must be a number of objects, such as 10000".to_owned());
             }

@@ -87,7 +87,7 @@ fn informers_are_set_by_the_environment() {
     let informer = Config::parse("", &environment).unwrap().informer;
     assert_eq!(
         (informer.cache_size, informer.list_timeout.as_secs(), informer.incremental_sync),
-        (500, 90, false)
+        (Some(500), 90, false)
     );
     let wrong = Config::parse("", &|_| Some("soon".to_owned())).unwrap_err();
     assert_eq!(

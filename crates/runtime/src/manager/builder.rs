@@ -36,6 +36,7 @@ pub struct Builder {
     places: Option<client::Places>,
     client_options: client::Options,
     config: Option<Source>,
+    cache_size: usize,
     election: bool,
     lease_namespace: Option<String>,
     identity: Option<String>,
@@ -60,6 +61,7 @@ impl Builder {
             places: None,
             client_options: client::Options::default(),
             config: None,
+            cache_size: InformerOptions::default().cache_size,
             election: false,
             lease_namespace: None,
             identity: None,
@@ -96,6 +98,14 @@ impl Builder {
     #[must_use]
     pub fn client_options(mut self, options: client::Options) -> Builder {
         self.client_options = options;
+        self
+    }
+
+    /// How many decoded objects of each kind are kept beside the encoded ones, unless `INFORMER_CACHE_SIZE` says so. Fewer for
+    /// reconcilers that look at each object once in a while: decoding takes microseconds.
+    #[must_use]
+    pub fn cache_size(mut self, objects: usize) -> Builder {
+        self.cache_size = objects;
         self
     }
 
@@ -343,7 +353,7 @@ impl Builder {
                 entropy: self.entropy.clone(),
                 ..WatchOptions::default()
             },
-            cache_size: config.informer.cache_size,
+            cache_size: config.informer.cache_size.unwrap_or(self.cache_size),
             resync: resync(config),
             ..InformerOptions::default()
         }
