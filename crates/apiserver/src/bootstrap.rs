@@ -10,6 +10,7 @@ use shoal_objects::meta;
 use crate::access::UserInfo;
 use crate::access::pki::{FRONT_PROXY_CLIENT, FrontProxy};
 use crate::authorize::bootstrap_objects;
+use crate::own_service;
 use crate::server::Server;
 
 /// Makes what is missing, through the API like any other client.
@@ -21,11 +22,7 @@ pub async fn run(server: &Server) {
     for object in bootstrap_objects() {
         create(server, rbac_path(&object), &object).await;
     }
-    let service = json!({
-        "apiVersion": "v1", "kind": "Service",
-        "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
-        "spec": {"clusterIP": "10.96.0.1", "ports": [{"name": "https", "port": 443, "targetPort": 6443}]},
-    });
+    let service = own_service::service(own_service::USUAL_PORT);
     create(server, "/api/v1/namespaces/default/services", &service).await;
     for (name, value, about) in [
         (

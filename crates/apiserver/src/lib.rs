@@ -25,6 +25,7 @@ mod metrics;
 mod negotiate;
 pub mod openapi;
 mod outbound;
+mod own_service;
 pub mod protobuf;
 mod registry;
 mod request;

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,7 +42,7 @@ use crate::registry::{Registry, Resource};
 use crate::request::{Query, Route, Target, route, verb};
 use crate::response::Reply;
 use crate::status::{Failure, Outcome};
-use crate::{admission, bootstrap, definitions, discovery, health, openapi, outbound, protobuf};
+use crate::{admission, bootstrap, definitions, discovery, health, openapi, outbound, own_service, protobuf};
 
 /// Bodies above this are refused.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
@@ -259,6 +260,20 @@ impl Server {
         handler: GroupHandler,
     ) -> Result<(), MountError> {
         aggregate::mount(&self.inner, group, version, handler).await
+    }
+
+    /// Tells the cluster where this server is reached: the Endpoints and the EndpointSlice of the Service `kubernetes`
+    /// say so from now on, and are put right as long as the server is there.
+    pub async fn advertise(&self, address: SocketAddr) {
+        own_service::put_right(self, address, true).await;
+        let server = Arc::downgrade(&self.inner);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(own_service::INTERVAL).await;
+                let Some(inner) = server.upgrade() else { return };
+                own_service::put_right(&Server { inner }, address, false).await;
+            }
+        });
     }
 
     /// How extension API servers recognise this server.

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on has failed")]
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::{
     ConfigMap, Event, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota,
     ServiceAccount,
@@ -225,6 +227,49 @@ async fn claims_that_wait_for_their_consumer_get_volumes_on_its_node() {
     create(&volumes, json!({"metadata": {"name": "late"}, "spec": spec})).await;
     assert_eq!(node_of("d").await, "n1");
     assert_eq!(bound(&claims, "huge").await, "late");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_that_come_at_once_get_a_volume_each() {
+    let cluster = start_and(Settings::default(), |manager| {
+        manager.add(Scheduler::default());
+    })
+    .await;
+    let class = json!({"metadata": {"name": "local"}, "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer"});
+    create(&Api::<StorageClass>::all(cluster.client()), class).await;
+    let accounts: Api<ServiceAccount> = Api::default_namespaced(cluster.client());
+    eventually("pods can be made", || async { accounts.get_opt("default").await.unwrap() }).await;
+    let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(cluster.client());
+    let pods: Api<Pod> = Api::default_namespaced(cluster.client());
+    for number in 0..8 {
+        let mut claim = claim(&format!("c{number}"));
+        claim["spec"]["storageClassName"] = json!("local");
+        create(&claims, claim).await;
+        create(&pods, consumer(&format!("p{number}"), &format!("c{number}"), None)).await;
+    }
+    let volumes: Api<PersistentVolume> = Api::all(cluster.client());
+    for number in 0..8 {
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+            "storageClassName": "local", "local": {"path": "/mnt"},
+            "nodeAffinity": on_host(["n1", "n2"][number % 2])});
+        create(&volumes, json!({"metadata": {"name": format!("v{number}")}, "spec": spec})).await;
+    }
+    // Everything else is there: from now on all are decided one right after the other.
+    add_node(&cluster, "n1").await;
+    add_node(&cluster, "n2").await;
+    let mut given = BTreeSet::new();
+    for number in 0..8 {
+        let node = eventually("the pod has a node", || async {
+            pods.get(&format!("p{number}")).await.unwrap().spec?.node_name
+        })
+        .await;
+        let volume = bound(&claims, &format!("c{number}")).await;
+        let affinity = volumes.get(&volume).await.unwrap().spec.unwrap().node_affinity;
+        assert_eq!(serde_json::to_value(affinity).unwrap(), on_host(&node));
+        given.insert(volume);
+    }
+    assert_eq!(given.len(), 8);
 }
 
 #[tokio::test(flavor = "multi_thread")]

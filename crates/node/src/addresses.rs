@@ -1,10 +1,11 @@
 //! Addresses of pods: each has one of the loopback network.
 //!
 //! Kubernetes refuses endpoints with loopback addresses, so pods are known by another one: `10.128.0.1` stands for
-//! `127.128.0.1`. What pods bind and connect to is translated by their supervisor.
+//! `127.128.0.1`. What pods bind and connect to is translated by their supervisor. The last address is no pod's: it stands
+//! for the machine's own `127.0.0.1`, so that a server that listens there can be an endpoint.
 
 use std::collections::HashSet;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -13,6 +14,18 @@ use shoal_objects::Entropy;
 /// The first address, and how many there are.
 const FIRST: u32 = u32::from_be_bytes([127, 128, 0, 0]);
 const COUNT: u32 = 1 << 22;
+
+/// By which others know the machine itself.
+const MACHINE: Ipv4Addr = Ipv4Addr::new(10, 191, 255, 254);
+
+/// By which address pods know a server of this machine; nothing if they cannot reach it.
+pub fn of_server(address: SocketAddr) -> Option<SocketAddr> {
+    match address.ip() {
+        IpAddr::V4(Ipv4Addr::LOCALHOST) => Some(SocketAddr::new(MACHINE.into(), address.port())),
+        ip if ip.is_loopback() || ip.is_unspecified() => None,
+        _ => Some(address),
+    }
+}
 
 /// The address by which others know the pod that has `own`.
 pub fn advertised(own: Ipv4Addr) -> Ipv4Addr {
@@ -23,6 +36,7 @@ pub fn advertised(own: Ipv4Addr) -> Ipv4Addr {
 /// The address that is really there, for one by which a pod is known; others are what they are.
 pub fn local(ip: IpAddr) -> IpAddr {
     match ip {
+        IpAddr::V4(MACHINE) => IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V4(v4) if v4.octets()[0] == 10 && v4.octets()[1] & 0xc0 == 0x80 => {
             let [_, b, c, d] = v4.octets();
             IpAddr::V4(Ipv4Addr::new(127, b, c, d))
@@ -66,7 +80,7 @@ impl Addresses {
             inner.next = (inner.next + 1) % COUNT;
             let ip = Ipv4Addr::from(FIRST + inner.next);
             let last = ip.octets()[3];
-            if last != 0 && last != 255 && inner.used.insert(ip) {
+            if last != 0 && last != 255 && advertised(ip) != MACHINE && inner.used.insert(ip) {
                 return Some(ip);
             }
         }

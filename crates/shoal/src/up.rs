@@ -10,7 +10,7 @@ use shoal_apiserver::access::files::FileError;
 use shoal_apiserver::audit::{AuditOptions, AuditPolicy, Level};
 use shoal_apiserver::serve::{self, Limits};
 use shoal_apiserver::{Options, Server};
-use shoal_node::addresses::Addresses;
+use shoal_node::addresses::{self, Addresses};
 use shoal_objects::{Clock, Entropy};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -151,6 +151,9 @@ pub async fn run(args: Args, started: Instant) -> anyhow::Result<()> {
         (None, _) => None,
     };
     let server = Server::start(options).await?;
+    if let Some(address) = addresses::of_server(reachable(address)) {
+        server.advertise(address).await;
+    }
     let simulated = args.simulated.options();
     let count = if wanted(Part::Node) { args.nodes.count(simulated.is_some()) } else { 0 };
     let metrics = match wanted(Part::Metrics) && (count > 0 || simulated.is_some()) {

@@ -237,8 +237,8 @@ fn claims(pod: &Pod, spec: &PodSpec) -> Vec<String> {
 }
 
 fn set(pod: &Pod) -> Option<(Set, String)> {
-    let owners = pod.metadata.owner_references.iter().flatten();
-    let owner = owners.into_iter().find(|owner| owner.controller == Some(true))?;
+    let mut owners = pod.metadata.owner_references.iter().flatten();
+    let owner = owners.find(|owner| owner.controller == Some(true))?;
     let set = match (owner.api_version.as_str(), owner.kind.as_str()) {
         ("apps/v1", "ReplicaSet") => Set::ReplicaSet,
         ("apps/v1", "StatefulSet") => Set::StatefulSet,
