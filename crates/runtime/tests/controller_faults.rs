@@ -17,7 +17,7 @@ use shoal_runtime::config::Config;
 use shoal_runtime::manager::Stopper;
 use shoal_runtime::worker::{self, Patience};
 use shoal_runtime::{Action, Context, Controller, Error, Manager, ObjectKey, Result, finalizer};
-use shoal_testkit::{Cluster, Effect, FaultLayer, Rule, eventually};
+use shoal_testkit::{Abilities, Cluster, Effect, FaultLayer, Rule, eventually};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -84,6 +84,28 @@ impl Bench {
 
     async fn converge(&self, what: &str) {
         eventually(what, || async { (self.wanted().await == self.copies().await).then_some(()) }).await;
+    }
+
+    /// Many changes, while watches are cut again and again; in the end, without faults, everything is copied.
+    async fn endure(self, seed: u64) {
+        let chance = Entropy::seeded(seed);
+        for n in 0..200 {
+            let name = format!("m{}", chance.below(8));
+            let there = self.maps().get_opt(&name).await.unwrap().is_some();
+            match chance.below(4) {
+                0 if there => self.delete(&name).await,
+                _ => self.put(&name, &n.to_string()).await,
+            }
+            if chance.below(3) == 0 {
+                self.faults.disconnect();
+            }
+            sleep(Duration::from_millis(chance.below(300))).await;
+        }
+        self.faults.clear();
+        self.faults.disconnect();
+        sleep(Duration::from_secs(60)).await;
+        self.converge("after all that").await;
+        self.stop().await;
     }
 
     fn writes(&self) -> usize {
@@ -223,24 +245,25 @@ async fn watches_that_repeat_reverse_cut_and_end_their_lines_mislead_no_controll
     ] {
         bench.faults.add(Rule::watches(effect).percent(30));
     }
-    let chance = Entropy::seeded(3);
-    for n in 0..200 {
-        let name = format!("m{}", chance.below(8));
-        let there = bench.maps().get_opt(&name).await.unwrap().is_some();
-        match chance.below(4) {
-            0 if there => bench.delete(&name).await,
-            _ => bench.put(&name, &n.to_string()).await,
-        }
-        if chance.below(3) == 0 {
-            bench.faults.disconnect();
-        }
-        sleep(Duration::from_millis(chance.below(300))).await;
-    }
-    bench.faults.clear();
-    bench.faults.disconnect();
-    sleep(Duration::from_secs(60)).await;
-    bench.converge("after all that").await;
-    bench.stop().await;
+    bench.endure(3).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn stale_lists_slow_watches_and_requests_that_overtake_each_other_mislead_no_controller() {
+    // Without streamed lists, so that there are lists to be stale.
+    let abilities = Abilities { watch_list: false, ..Abilities::default() };
+    let cluster = Cluster::builder().seed(7).abilities(abilities).start().await;
+    let bench = Bench::run(cluster, copies()).await;
+    let lists = |parts: &http::request::Parts| {
+        parts.method == http::Method::GET
+            && parts.uri.path().ends_with("/configmaps")
+            && !parts.uri.query().unwrap_or_default().contains("watch=true")
+    };
+    bench.faults.add(Rule::on(lists, Effect::Stale).percent(60));
+    bench.faults.add(Rule::all(Effect::Overtaken).percent(20));
+    bench.faults.add(Rule::watches(Effect::answer(410)).percent(40));
+    bench.faults.add(Rule::watches(Effect::Drip { bytes: 50, pause: Duration::from_millis(20) }).percent(50));
+    bench.endure(5).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -362,8 +385,39 @@ async fn jumps_of_the_time_of_day_move_no_timer_and_silence_no_event() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn events_that_the_server_does_not_take_hold_up_no_reconcile_and_no_stop() {
+    const EACH: usize = 100;
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = runs.clone();
+    let controller = Controller::of::<ConfigMap>("loud").with_labels("mine=yes").reconcile(
+        move |context: Context<ConfigMap>| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            async move {
+                let Some(map) = context.object() else { return Ok(Action::done()) };
+                for n in 0..EACH {
+                    context.recorder().normal(&*map, &format!("Reason{n}"), "once more");
+                }
+                Ok(Action::done())
+            }
+        },
+    );
+    let bench = Bench::start(controller).await;
+    let events = |parts: &http::request::Parts| parts.uri.path().contains("/events");
+    bench.faults.add(Rule::on(events, Effect::Delay(Duration::from_secs(3600))));
+    for n in 0..50 {
+        bench.put(&format!("m{n}"), "1").await;
+    }
+    let begun = Instant::now();
+    eventually("each was looked at", || async { (runs.load(Ordering::Relaxed) >= 50).then_some(()) }).await;
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    bench.stopper.stop();
+    let _ = bench.manager.await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn thousands_of_finalizers_are_run_when_everything_is_deleted_at_once() {
-    // Ten thousand with FINALIZERS=10000, which takes half a minute without optimization.
+    // Ten thousand in `cargo xtask soak`, which takes half a minute without optimization.
     let count = std::env::var("FINALIZERS").ok().and_then(|text| text.parse().ok()).unwrap_or(2_000);
     const FINALIZER: &str = "example.com/clean";
     let cluster = Cluster::builder().seed(7).start().await;

@@ -4,7 +4,7 @@
 
 use std::io;
 
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use shoal_runtime::config::{Config, Logging};
 use shoal_runtime::logging;
 use shoal_runtime::{Action, Context, Controller, Error, Manager};
@@ -31,6 +31,11 @@ async fn an_operator_logs_json_that_names_controller_key_and_error() {
                 Err(Error::transient("asking the weather").because(io::Error::other("no \"answer\"\n")))
             }
             "kube-system" => Err(Error::permanent("this cannot be")),
+            "kube-public" => {
+                let map = serde_json::json!({"metadata": {"name": "seen", "namespace": "kube-public"}});
+                context.writer().apply::<ConfigMap>(&serde_json::from_value(map).unwrap(), None).await?;
+                Ok(Action::done())
+            }
             _ => Ok(Action::done()),
         }
     };
@@ -40,6 +45,10 @@ async fn an_operator_logs_json_that_names_controller_key_and_error() {
     let of = |key: &str| log.find("key", key);
     let (retried, parked) =
         eventually("both failures", || async { of("default").zip(of("kube-system")) }).await;
+    let written = eventually("the write", || async {
+        log.lines().into_iter().find(|line| line["target"] == "audit" && line["resource"] == "configmaps")
+    })
+    .await;
     stopper.stop();
     running.await.unwrap().unwrap();
 
@@ -53,6 +62,17 @@ async fn an_operator_logs_json_that_names_controller_key_and_error() {
         assert_eq!(line["target"], "shoal_runtime::worker::outcome");
     }
     assert!(retried["error"].as_str().unwrap().contains("asking the weather: no \"answer\""), "{retried}");
+    // Who wrote what, and why: it was there at the start.
+    for (field, value) in [
+        ("controller", "spaces"),
+        ("key", "kube-public"),
+        ("trigger", "resync"),
+        ("verb", "patch"),
+        ("namespace", "kube-public"),
+        ("name", "seen"),
+    ] {
+        assert_eq!(written[field], value, "{written}");
+    }
     let life: Vec<String> = log
         .lines()
         .iter()

@@ -118,6 +118,39 @@ async fn components_start_in_the_order_of_their_needs_and_stop_in_the_opposite_o
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_controller_reconciles_nothing_before_what_it_needs_is_ready() {
+    let log = Log::default();
+    let mut manager = manager().await;
+    let controller = |name: &'static str, needs: &[&str]| {
+        let log = log.clone();
+        let builder = Controller::of::<Namespace>(name).with_labels("kubernetes.io/metadata.name=default");
+        needs.iter().fold(builder, |builder, need| builder.needs(need)).reconcile(
+            move |_: Context<Namespace>| {
+                log.note(format!("{name} reconciles"));
+                async { Ok(Action::done()) }
+            },
+        )
+    };
+    manager
+        .add(controller("third", &["second"]))
+        .add(controller("second", &["schema"]))
+        .add(controller("free", &[]))
+        .add(component(&log, "schema", 20, 3));
+    let (stopper, running) = (manager.stopper(), reach(&manager, Phase::Running).await);
+    let run = tokio::spawn(manager.run());
+    running.await;
+    eventually("the last one works", || async {
+        log.lines().contains(&"third reconciles".to_owned()).then_some(())
+    })
+    .await;
+    stopper.stop();
+    run.await.unwrap().unwrap();
+    let order =
+        ["free reconciles", "schema is ready", "second reconciles", "third reconciles", "schema drains"];
+    assert!(order.windows(2).all(|two| log.at(two[0]) < log.at(two[1])), "{:?}", log.lines());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_life_goes_through_its_phases_in_order() {
     let log = Log::default();
     let mut manager = manager().await;

@@ -5,6 +5,7 @@
 mod clusters;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,7 +17,7 @@ use kube::{Client, ResourceExt as _};
 use serde_json::json;
 use shoal_runtime::cache::{Delta, Informer, InformerOptions, Informers, Subscription};
 use shoal_runtime::watch::{Scope, WatchOptions};
-use shoal_testkit::{Cluster, Effect, FaultLayer, Rule, eventually};
+use shoal_testkit::{Abilities, Cluster, Effect, FaultLayer, Rule, eventually};
 
 /// A cluster with some objects, and an informer behind faults that has told them.
 struct Bench {
@@ -170,6 +171,65 @@ fn reflect(mirror: &mut BTreeMap<String, String>, delta: &Delta) {
     };
 }
 
+/// A life with a list, events, a reconnect, a refresh and a barrier, in which something is said to be lost. What the subscriber was
+/// told is at last what the server has; how many requests it took.
+async fn life_with(what: &str, abilities: Abilities, fault: Option<Rule>) -> Vec<String> {
+    let cluster = Cluster::builder().seed(7).abilities(abilities).start().await;
+    for name in BEFORE {
+        create(&cluster, name, "1").await;
+    }
+    let faults = FaultLayer::new(5);
+    if let Some(fault) = fault {
+        faults.add(fault);
+    }
+    let watch = WatchOptions { page_size: 2, ..options().watch };
+    let informer = Informers::new(cluster.client_through(&faults), InformerOptions { watch, ..options() })
+        .namespaced::<ConfigMap>("default");
+    let mut subscription = informer.subscribe();
+    informer.synced().await;
+    converge(what, &cluster, &informer).await;
+    everything_happens(&cluster).await;
+    converge(what, &cluster, &informer).await;
+    faults.disconnect();
+    change(&cluster, "kept", "2").await;
+    converge(what, &cluster, &informer).await;
+    informer.refresh();
+    // It may be what fails.
+    let _ = informer.barrier().await;
+    change(&cluster, "kept", "3").await;
+    delete(&cluster, "new").await;
+    converge(what, &cluster, &informer).await;
+    let mut mirror = BTreeMap::new();
+    for delta in told(&mut subscription).await {
+        reflect(&mut mirror, &delta);
+    }
+    let server: BTreeMap<String, String> =
+        on_server(&cluster).await.into_iter().map(|(name, (_, version, _))| (name, version)).collect();
+    assert_eq!(mirror, server, "{what}: what was told");
+    faults.requests()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_is_lost_at_any_request_and_at_any_line_is_got_over() {
+    for (variant, abilities) in variants().into_iter().filter(|(name, _)| matches!(*name, "new" | "old")) {
+        let requests = life_with(variant, abilities, None).await;
+        let streamed = requests.iter().filter(|request| request.contains("sendInitialEvents")).count();
+        let pages = requests.iter().filter(|request| request.contains("continue=")).count();
+        assert!(if variant == "new" { streamed >= 2 } else { pages >= 2 }, "{requests:?}");
+        for (n, request) in requests.iter().enumerate() {
+            // Once the request itself is refused, and once for each line at which a watch can end.
+            let lines = if request.contains("watch=true") { 0..8 } else { 0..0 };
+            let ends = lines.map(|after| Effect::ErrorEvent { after, code: 410 });
+            for effect in std::iter::once(Effect::answer(410)).chain(ends) {
+                let what = format!("{variant}: {effect:?} to request {n}, {request}");
+                let counted = AtomicUsize::new(0);
+                let nth = move |_: &http::request::Parts| counted.fetch_add(1, Relaxed) == n;
+                life_with(&what, abilities, Some(Rule::on(nth, effect))).await;
+            }
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_is_cut_a_thousand_times_loses_nothing() {
     for (variant, cluster) in clusters().await {
@@ -204,10 +264,7 @@ async fn a_watch_that_is_cut_a_thousand_times_loses_nothing() {
         bench.faults.disconnect();
         converge(variant, &bench.cluster, &bench.informer).await;
         for delta in told(&mut bench.subscription).await {
-            match delta.new {
-                Some(new) => mirror.insert(delta.key.name.to_string(), new.resource_version().to_string()),
-                None => mirror.remove(&*delta.key.name),
-            };
+            reflect(&mut mirror, &delta);
         }
         let server: BTreeMap<String, String> = on_server(&bench.cluster)
             .await

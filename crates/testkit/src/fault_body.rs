@@ -8,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame};
 use serde_json::json;
 use tokio::sync::oneshot;
+use tokio::time::{Sleep, sleep};
 
 use crate::faults::{BoxError, Effect, FaultBody, status_object};
 
@@ -21,6 +22,8 @@ pub(crate) struct Damaged {
     passed: usize,
     over: bool,
     stalled: bool,
+    /// Until the next piece may go.
+    pause: Option<Pin<Box<Sleep>>>,
 }
 
 /// A body that breaks when everybody is disconnected.
@@ -63,7 +66,7 @@ impl Body for Breakable {
 
 impl Damaged {
     pub fn new(inner: FaultBody, effect: Effect) -> Damaged {
-        Damaged { inner, effect, ready: VecDeque::new(), passed: 0, over: false, stalled: false }
+        Damaged { inner, effect, ready: VecDeque::new(), passed: 0, over: false, stalled: false, pause: None }
     }
 
     fn damage(&mut self, mut chunk: Bytes) {
@@ -85,7 +88,7 @@ impl Damaged {
                 self.stalled = self.passed >= limit;
                 self.ready.push_back(Ok(chunk));
             }
-            Effect::Pieces(size) => {
+            Effect::Pieces(size) | Effect::Drip { bytes: size, .. } => {
                 while !chunk.is_empty() {
                     let piece = chunk.split_to(size.max(1).min(chunk.len()));
                     self.ready.push_back(Ok(piece));
@@ -138,6 +141,13 @@ impl Body for Damaged {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = &mut *self;
         loop {
+            if let (Effect::Drip { pause, .. }, false) = (&this.effect, this.ready.is_empty()) {
+                let waiting = this.pause.get_or_insert_with(|| Box::pin(sleep(*pause)));
+                if waiting.as_mut().poll(cx).is_pending() {
+                    return Poll::Pending;
+                }
+                this.pause = None;
+            }
             if let Some(piece) = this.ready.pop_front() {
                 return Poll::Ready(Some(piece.map(Frame::data)));
             }

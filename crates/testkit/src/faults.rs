@@ -20,6 +20,7 @@
 //! # }
 //! ```
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -46,6 +47,11 @@ pub type FaultBody = UnsyncBoxBody<Bytes, BoxError>;
 pub enum Effect {
     /// It takes longer.
     Delay(Duration),
+    /// It reaches the server only after the next request through this layer was answered, or after a second without one.
+    Overtaken,
+    /// A read is answered as the same request was answered the last time that it was answered truly, as by a cache that is
+    /// behind. The first time it is answered truly; watches and writes always are.
+    Stale,
     /// The connection fails before the server sees the request.
     DropBefore,
     /// The server does what was asked, and the connection fails before the answer.
@@ -69,6 +75,13 @@ pub enum Effect {
     EndAfter(usize),
     /// The answer comes in pieces of so many bytes.
     Pieces(usize),
+    /// The answer comes in pieces of so many bytes, each a while after the one before.
+    Drip {
+        /// Size of a piece.
+        bytes: usize,
+        /// Time before each.
+        pause: Duration,
+    },
     /// Every line comes twice.
     DoubleLines,
     /// Of the lines that come together, the last comes first.
@@ -107,6 +120,9 @@ impl Effect {
     }
 }
 
+/// How long a request waits for another one that overtakes it.
+const OVERTAKEN: Duration = Duration::from_secs(1);
+
 /// Which requests are hit, how often, and by what.
 #[derive(Clone)]
 pub struct Rule {
@@ -134,7 +150,7 @@ impl Rule {
 
     /// Reads that are no watches.
     pub fn lists(effect: Effect) -> Rule {
-        Rule::on(|parts| parts.method == Method::GET && !is_watch(parts), effect)
+        Rule::on(is_read, effect)
     }
 
     /// Everything that changes something.
@@ -153,6 +169,10 @@ impl Rule {
     pub fn percent(self, percent: u64) -> Rule {
         Rule { percent, ..self }
     }
+}
+
+fn is_read(parts: &Parts) -> bool {
+    parts.method == Method::GET && !is_watch(parts)
 }
 
 fn is_watch(parts: &Parts) -> bool {
@@ -199,13 +219,35 @@ struct State {
     requests: Vec<String>,
     /// Answers that can be cut, in the order of their requests: who is told first must not be left to chance.
     open: Vec<oneshot::Sender<()>>,
+    /// Requests that wait until another one was answered.
+    overtaken: Vec<oneshot::Sender<()>>,
+    /// The last true answers of reads by their URI, once a rule makes reads stale.
+    past: BTreeMap<String, Response<Bytes>>,
+}
+
+/// What was decided about one request.
+struct Hit {
+    effects: Vec<Effect>,
+    disconnected: oneshot::Receiver<()>,
+    overtaken: oneshot::Receiver<()>,
+    /// The answer that it gets instead of a true one.
+    past: Option<Response<Bytes>>,
+    /// The URI under which its true answer is remembered.
+    remembered: Option<String>,
 }
 
 impl FaultLayer {
     /// No rules yet.
     pub fn new(seed: u64) -> FaultLayer {
         let entropy = Entropy::seeded(seed);
-        let state = State { rules: Vec::new(), entropy, requests: Vec::new(), open: Vec::new() };
+        let state = State {
+            rules: Vec::new(),
+            entropy,
+            requests: Vec::new(),
+            open: Vec::new(),
+            overtaken: Vec::new(),
+            past: BTreeMap::new(),
+        };
         FaultLayer { inner: Arc::new(Mutex::new(state)) }
     }
 
@@ -237,7 +279,7 @@ impl FaultLayer {
         self.state().requests.clone()
     }
 
-    fn effects(&self, parts: &Parts) -> (Vec<Effect>, oneshot::Receiver<()>) {
+    fn look(&self, parts: &Parts) -> Hit {
         let mut state = self.state();
         state.requests.push(format!("{} {}", parts.method, parts.uri));
         let entropy = state.entropy.clone();
@@ -255,7 +297,37 @@ impl FaultLayer {
         let (cut, disconnected) = oneshot::channel();
         state.open.retain(|answer| !answer.is_closed());
         state.open.push(cut);
-        (effects, disconnected)
+        let (pass, overtaken) = oneshot::channel();
+        if effects.iter().any(|effect| matches!(effect, Effect::Overtaken)) {
+            state.overtaken.push(pass);
+        }
+        let may_be_stale =
+            is_read(parts) && state.rules.iter().any(|rule| matches!(rule.effect, Effect::Stale));
+        let remembered = may_be_stale.then(|| parts.uri.to_string());
+        let stale = effects.iter().any(|effect| matches!(effect, Effect::Stale));
+        let past = remembered.as_ref().filter(|_| stale).and_then(|uri| state.past.get(uri).cloned());
+        Hit { effects, disconnected, overtaken, past, remembered }
+    }
+
+    /// A request was answered: those that it has overtaken go on.
+    fn answered(&self) {
+        let overtaken = std::mem::take(&mut self.state().overtaken);
+        for request in overtaken {
+            // One that has waited for long enough hears nothing.
+            let _ = request.send(());
+        }
+    }
+
+    /// The true answer of a read, which may be given again later.
+    async fn remember(
+        &self,
+        uri: String,
+        answer: Response<FaultBody>,
+    ) -> Result<Response<FaultBody>, BoxError> {
+        let (parts, body) = answer.into_parts();
+        let answer = Response::from_parts(parts, body.collect().await?.to_bytes());
+        self.state().past.insert(uri, answer.clone());
+        Ok(whole(answer))
     }
 
     /// `service` with faults.
@@ -279,13 +351,22 @@ impl FaultLayer {
             let (faults, service) = (faults.clone(), service.clone());
             async move {
                 let (parts, body) = request.into_parts();
-                let (effects, disconnected) = faults.effects(&parts);
-                let response = hit(effects, async move {
-                    let response =
+                let Hit { effects, disconnected, overtaken, past, remembered } = faults.look(&parts);
+                let serve = async {
+                    if let Some(past) = past {
+                        return Ok(whole(past));
+                    }
+                    let answer =
                         service.oneshot(Request::from_parts(parts, body)).await.map_err(Into::into)?;
-                    Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()))
-                });
-                Ok(response.await?.map(|body| Breakable::new(body, disconnected).boxed_unsync()))
+                    let answer = answer.map(|body| body.map_err(Into::into).boxed_unsync());
+                    match remembered {
+                        Some(uri) => faults.remember(uri, answer).await,
+                        None => Ok(answer),
+                    }
+                };
+                let response = hit(effects, overtaken, serve).await;
+                faults.answered();
+                Ok(response?.map(|body| Breakable::new(body, disconnected).boxed_unsync()))
             }
         })
     }
@@ -293,11 +374,15 @@ impl FaultLayer {
 
 async fn hit(
     effects: Vec<Effect>,
+    mut overtaken: oneshot::Receiver<()>,
     serve: impl Future<Output = Result<Response<FaultBody>, BoxError>>,
 ) -> Result<Response<FaultBody>, BoxError> {
     for effect in &effects {
         match effect {
             Effect::Delay(time) => tokio::time::sleep(*time).await,
+            Effect::Overtaken => {
+                let _ = tokio::time::timeout(OVERTAKEN, &mut overtaken).await;
+            }
             Effect::DropBefore => return Err("the connection was reset".into()),
             Effect::Answer { code, reason, retry_after } => return status(*code, reason, *retry_after),
             _ => {}
@@ -320,8 +405,11 @@ fn status(code: u16, reason: &str, retry_after: Option<u64>) -> Result<Response<
     if let Some(seconds) = retry_after {
         response = response.header("retry-after", seconds);
     }
-    let body = Full::new(Bytes::from(status.to_string())).map_err(|never| match never {}).boxed_unsync();
-    Ok(response.body(body)?)
+    Ok(whole(response.body(Bytes::from(status.to_string()))?))
+}
+
+fn whole(answer: Response<Bytes>) -> Response<FaultBody> {
+    answer.map(|body| Full::new(body).map_err(|never| match never {}).boxed_unsync())
 }
 
 pub(crate) fn status_object(code: u16, reason: &str, retry_after: Option<u64>) -> serde_json::Value {

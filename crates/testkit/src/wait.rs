@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Asks `check` until it answers something, for ten seconds of tokio time (with paused time: at once).
+/// Asks `check` until it answers something, for a minute of tokio time (with paused time: at once).
 ///
 /// # Panics
 /// When the time is over; `what` says what was waited for.

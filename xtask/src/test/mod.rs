@@ -34,6 +34,8 @@ pub struct Options {
 enum Step {
     /// Unit and integration tests of all crates.
     Crates,
+    /// What the framework can be built with besides: traces for a collector, CPU profiles.
+    Features,
     /// Examples in the documentation.
     Docs,
     /// The sharding protocol in simulated worlds.
@@ -53,8 +55,9 @@ enum Step {
 }
 
 impl Step {
-    const ALL: [Step; 9] = [
+    const ALL: [Step; 10] = [
         Step::Crates,
+        Step::Features,
         Step::Docs,
         Step::Simulation,
         Step::Sharding,
@@ -74,6 +77,7 @@ impl Step {
     fn title(self) -> &'static str {
         match self {
             Step::Crates => "tests of the crates",
+            Step::Features => "traces and profiles, which are off by default",
             Step::Docs => "examples in the documentation",
             Step::Simulation => "the sharding protocol in simulated worlds",
             Step::Sharding => "replicas that are killed, stopped and scaled",
@@ -107,6 +111,7 @@ pub fn run(options: &Options) -> Result<bool> {
         let once = || {
             let outcome = match step {
                 Step::Crates => crates(),
+                Step::Features => features(),
                 Step::Docs => docs(),
                 Step::Simulation => simulation(),
                 Step::Sharding => sharding::run(&workspace),
@@ -145,23 +150,22 @@ pub fn run(options: &Options) -> Result<bool> {
 }
 
 fn crates() -> Result<Counts> {
-    let mut command = cargo();
     if tools::has_nextest() {
         // A race that shows once in a thousand runs is told loudly, but does not hide what else the run has found.
-        command.args([
-            "nextest",
-            "run",
-            "--workspace",
-            "--no-fail-fast",
-            "--no-tests",
-            "pass",
-            "--retries",
-            "1",
-        ]);
-    } else {
-        command.args(["test", "--workspace", "--all-targets", "--no-fail-fast"]);
+        return tests(&["nextest", "run", "--no-tests", "pass", "--retries", "1"], &[]);
     }
-    run_counted(&mut command)
+    tests(&["test"], &["--all-targets"])
+}
+
+/// Only the tests that are others with these features. Of the whole workspace, because then all crates but the
+/// framework itself are built as for the step before, and need not be built again.
+fn features() -> Result<Counts> {
+    let features = ["--features", "shoal-runtime/otel,shoal-runtime/profiling"];
+    tests(&["test"], &[&features[..], &["--test", "trace", "--test", "profiles"]].concat())
+}
+
+fn tests(runner: &[&str], what: &[&str]) -> Result<Counts> {
+    run_counted(cargo().args(runner).args(["--workspace", "--no-fail-fast"]).args(what))
 }
 
 /// One claim: no seed finds a broken promise.

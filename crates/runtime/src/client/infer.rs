@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
-use super::{Options, instrumented};
+use super::token::TokenFile;
+use super::{Options, authorized};
 
 /// Where to look.
 #[derive(Clone, Debug, Default)]
@@ -58,6 +59,16 @@ pub enum Error {
         /// What is wrong.
         source: Box<kube::config::InClusterError>,
     },
+    /// The file with the token cannot be read.
+    #[error("the token in {file} cannot be used: {source} ({from})")]
+    Token {
+        /// The file.
+        file: String,
+        /// Where the settings are from.
+        from: String,
+        /// What is wrong.
+        source: std::io::Error,
+    },
     /// The way to log in does not work: a certificate, a token file or an exec plugin.
     #[error(
         "the client for {server} cannot be made: {source}; check certificates, token files and exec plugins ({from})"
@@ -83,6 +94,15 @@ pub async fn infer_from(places: &Places, options: &Options) -> Result<Client, Er
     if let Ok(agent) = http::HeaderValue::from_str(&options.user_agent) {
         config.headers.push((http::header::USER_AGENT, agent));
     }
+    // As kubectl has it: the file goes before a token that stands beside it.
+    let token = match config.auth_info.token_file.take() {
+        Some(file) => {
+            config.auth_info.token = None;
+            let opened = TokenFile::open(PathBuf::from(&file));
+            Some(opened.map_err(|source| Error::Token { file, from: from.clone(), source })?)
+        }
+        None => None,
+    };
     let server = config.cluster_url.to_string();
     tracing::info!(server, from, "connecting to the cluster");
     let client = Client::try_from(config).map_err(|source| Error::Client {
@@ -90,7 +110,7 @@ pub async fn infer_from(places: &Places, options: &Options) -> Result<Client, Er
         from,
         source: Box::new(source),
     })?;
-    Ok(instrumented(client, options))
+    Ok(authorized(client, token, options))
 }
 
 impl Places {
@@ -143,6 +163,7 @@ async fn from_files(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     const KUBECONFIG: &str = r#"
 apiVersion: v1
@@ -198,16 +219,92 @@ contexts:
         assert!(error(&places).await.contains("prod"));
     }
 
-    #[tokio::test]
-    async fn tokens_and_exec_plugins_of_a_kubeconfig_make_a_client() {
-        for user in [
-            "{token: secret}",
-            "{exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, args: [-c, 'echo \"{\\\"apiVersion\\\":\\\"client.authentication.k8s.io/v1\\\",\\\"kind\\\":\\\"ExecCredential\\\",\\\"status\\\":{\\\"token\\\":\\\"t\\\"}}\"'], interactiveMode: Never}}",
-        ] {
-            let (_folder, places) = kubeconfig(user);
-            let client = infer_from(&places, &Options::default()).await.unwrap();
-            assert_eq!(client.default_namespace(), "team-a");
+    /// A server that refuses everything and notes with which token it was asked.
+    async fn doorkeeper() -> (String, tokio::sync::mpsc::UnboundedReceiver<String>) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let (told, tokens) = tokio::sync::mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut bytes = Vec::new();
+                while !bytes.ends_with(b"\r\n\r\n") {
+                    bytes.push(stream.read_u8().await.unwrap());
+                }
+                let request = String::from_utf8(bytes).unwrap();
+                let token =
+                    request.lines().find_map(|line| line.strip_prefix("authorization: ")).unwrap_or("");
+                told.send(token.to_owned()).unwrap();
+                let answer = "HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        (address, tokens)
+    }
+
+    /// The tokens of three requests in a row; something happens after each.
+    async fn tokens(user: &str, then: impl Fn()) -> Vec<String> {
+        let (server, mut tokens) = doorkeeper().await;
+        let (folder, places) = kubeconfig(user);
+        let file = folder.path().join("config");
+        let text = std::fs::read_to_string(&file).unwrap().replace("http://127.0.0.1:1", &server);
+        std::fs::write(&file, text).unwrap();
+        let client = infer_from(&places, &Options::default()).await.unwrap();
+        assert_eq!(client.default_namespace(), "team-a");
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            client.apiserver_version().await.unwrap_err();
+            seen.push(tokens.recv().await.unwrap());
+            then();
         }
+        seen
+    }
+
+    #[tokio::test]
+    async fn the_token_of_a_kubeconfig_is_sent() {
+        assert_eq!(tokens("{token: secret}", || ()).await, ["Bearer secret"; 3]);
+    }
+
+    #[tokio::test]
+    async fn the_token_of_a_file_is_read_again_when_it_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        std::fs::write(&file, "t1\n").unwrap();
+        let rotate = || {
+            let next =
+                std::fs::read_to_string(&file).unwrap().trim().replace('t', "").parse::<u32>().unwrap() + 1;
+            std::fs::write(&file, format!("t{next}\n")).unwrap();
+        };
+        let user = format!("{{token: old, tokenFile: {}}}", file.display());
+        assert_eq!(tokens(&user, rotate).await, ["Bearer t1", "Bearer t2", "Bearer t3"]);
+        std::fs::remove_file(&file).unwrap();
+        let (_folder, places) = kubeconfig(&user);
+        let text = error(&places).await;
+        assert!(text.starts_with(&format!("the token in {} cannot be used: ", file.display())), "{text}");
+    }
+
+    #[tokio::test]
+    async fn an_exec_plugin_is_asked_again_when_its_token_expires() {
+        let folder = tempfile::tempdir().unwrap();
+        let (asked, script) = (folder.path().join("asked"), folder.path().join("plugin.sh"));
+        // Each token is one letter longer than the one before.
+        let text = format!(
+            r#"printf x >> '{0}'
+printf '{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{{"token":"%s"%s}}}}' "$(cat '{0}')" "$1""#,
+            asked.display()
+        );
+        std::fs::write(&script, text).unwrap();
+        let user = |more: &str| {
+            format!(
+                "{{exec: {{apiVersion: client.authentication.k8s.io/v1, command: sh, args: ['{}', '{more}'], interactiveMode: Never}}}}",
+                script.display()
+            )
+        };
+        // One that says nothing of an end is asked once.
+        let seen = tokens(&user(""), || ()).await;
+        assert!(seen[0].starts_with("Bearer x") && seen.iter().all(|token| *token == seen[0]), "{seen:?}");
+        let expired = r#","expirationTimestamp":"2020-01-01T00:00:00Z""#;
+        let seen = tokens(&user(expired), || ()).await;
+        assert!(seen.windows(2).all(|two| two[1] == format!("{}x", two[0])), "{seen:?}");
     }
 
     #[tokio::test]

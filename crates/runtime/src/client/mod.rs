@@ -2,9 +2,11 @@
 
 mod infer;
 mod limit;
+mod token;
 mod unread;
 mod writes;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -16,6 +18,8 @@ pub use infer::{Error, Places, infer, infer_from};
 pub use limit::Limiter;
 pub use unread::send_unread;
 pub use writes::{Cause, because, cause};
+
+use token::TokenFile;
 
 /// What is done with requests.
 #[derive(Clone, Debug)]
@@ -47,11 +51,16 @@ pub struct TimedOut(pub Duration);
 ///
 /// The audit and the trace see the [`Cause`] and the span of the task that waits for the answer.
 pub fn instrumented(client: Client, options: &Options) -> Client {
-    let limiter = options.limit.map(|(rate, burst)| Limiter::new(rate, burst));
-    let timeout = options.timeout;
+    authorized(client, None, options)
+}
+
+/// The same, whose requests carry the token of a file.
+fn authorized(client: Client, token: Option<TokenFile>, options: &Options) -> Client {
     let (namespace, valid_until) = (client.default_namespace().to_owned(), *client.valid_until());
+    let limiter = options.limit.map(|(rate, burst)| Limiter::new(rate, burst));
+    let way = Arc::new(Way { client, token, limiter, timeout: options.timeout });
     let service = tower::service_fn(move |request: Request<Body>| {
-        let (client, limiter) = (client.clone(), limiter.clone());
+        let way = way.clone();
         // Lazy: this runs in the task that asks, where its cause and span are.
         async move {
             let span = tracing::trace_span!(
@@ -61,32 +70,43 @@ pub fn instrumented(client: Client, options: &Options) -> Client {
                 path = request.uri().path(),
                 status = tracing::field::Empty,
             );
-            send(client, limiter, timeout, request).instrument(span).await
+            way.send(request).instrument(span).await
         }
     });
     Client::new(service, namespace).with_valid_until(valid_until)
 }
 
-async fn send(
+/// What a request passes until it is with the server.
+struct Way {
     client: Client,
+    token: Option<TokenFile>,
     limiter: Option<Limiter>,
     timeout: Duration,
-    mut request: Request<Body>,
-) -> Result<Response<Body>, tower::BoxError> {
-    if let Some(limiter) = limiter {
-        limiter.acquire().await;
+}
+
+impl Way {
+    async fn send(&self, mut request: Request<Body>) -> Result<Response<Body>, tower::BoxError> {
+        if let Some(limiter) = &self.limiter {
+            limiter.acquire().await;
+        }
+        crate::trace::inject(request.headers_mut());
+        if let Some(token) = &self.token {
+            token.authorize(request.headers_mut());
+        }
+        let record = writes::begin(request.method(), request.uri())?;
+        let result = match tokio::time::timeout(self.timeout, self.client.send(request)).await {
+            Ok(result) => result.map_err(tower::BoxError::from),
+            Err(_) => Err(TimedOut(self.timeout).into()),
+        };
+        if let Ok(response) = &result {
+            tracing::Span::current().record("status", response.status().as_u16());
+            if let Some(token) = &self.token {
+                token.answered(response.status());
+            }
+        }
+        if let Some(record) = record {
+            record.end(&result);
+        }
+        result
     }
-    crate::trace::inject(request.headers_mut());
-    let record = writes::begin(request.method(), request.uri())?;
-    let result = match tokio::time::timeout(timeout, client.send(request)).await {
-        Ok(result) => result.map_err(tower::BoxError::from),
-        Err(_) => Err(TimedOut(timeout).into()),
-    };
-    if let Ok(response) = &result {
-        tracing::Span::current().record("status", response.status().as_u16());
-    }
-    if let Some(record) = record {
-        record.end(&result);
-    }
-    result
 }

@@ -108,3 +108,25 @@ async fn reply(health: &Health, caller: Caller, request: Request<Incoming>) -> R
         _ => text(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long or came too slowly\n"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_is_the_loopback_network_in_all_its_spellings_and_nothing_else() {
+        for (address, expected) in [
+            ("127.0.0.1:1", Caller::Local),
+            ("127.8.9.10:1", Caller::Local),
+            ("[::1]:1", Caller::Local),
+            ("[::ffff:127.0.0.1]:1", Caller::Local),
+            ("10.0.0.7:1", Caller::Remote),
+            ("[::ffff:10.0.0.7]:1", Caller::Remote),
+            ("[fe80::1]:1", Caller::Remote),
+            ("[::7f00:1]:1", Caller::Remote),
+            ("0.0.0.0:1", Caller::Remote),
+        ] {
+            assert_eq!(caller(address.parse().unwrap()), expected, "{address}");
+        }
+    }
+}

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
+use shoal_objects::Entropy;
 use shoal_runtime::config::Config;
 use shoal_runtime::manager::{self, Stopper};
 use shoal_runtime::shard::{self, Sharding, ShardingOptions};
@@ -27,6 +28,8 @@ pub const SLOTS: u32 = 32;
 pub struct World {
     pub cluster: Cluster,
     pub intervals: Intervals,
+    /// What replicas do by chance.
+    chance: Entropy,
 }
 
 /// One manager.
@@ -53,9 +56,16 @@ impl World {
         World::with(Abilities::default()).await
     }
 
+    /// Another world each time; when a test fails, its output says how to have the same one again.
     pub async fn with(abilities: Abilities) -> World {
+        let told = std::env::var("SHARDING_SEED").ok().and_then(|text| text.parse().ok());
+        World::seeded(told.unwrap_or_else(|| Entropy::system().below(1 << 32)), abilities).await
+    }
+
+    pub async fn seeded(seed: u64, abilities: Abilities) -> World {
+        println!("SHARDING_SEED={seed} repeats this");
         let cluster = Cluster::builder().seed(7).abilities(abilities).start().await;
-        World { cluster, intervals: Intervals::new() }
+        World { cluster, intervals: Intervals::new(), chance: Entropy::seeded(seed) }
     }
 
     /// Starts a replica that writes down what it does.
@@ -102,8 +112,9 @@ impl World {
         controller: Controller,
         faults: FaultLayer,
     ) -> Result<Replica, manager::Error> {
+        let chance = Entropy::seeded(self.chance.below(u64::MAX));
         let builder = Manager::builder("web").client(self.cluster.client_through(&faults)).config(config());
-        Replica::start(builder.embedded().sharded(options), controller, faults).await
+        Replica::start(builder.entropy(chance).embedded().sharded(options), controller, faults).await
     }
 
     pub fn client(&self) -> Client {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube::api::DeleteParams;
 use shoal_objects::Entropy;
-use shoal_testkit::{Effect, Rule};
+use shoal_testkit::{Abilities, Effect, Rule};
 
 use crate::harness::{Replica, World, settled, within};
 
@@ -52,7 +52,7 @@ async fn three_replicas_share_hundreds_of_objects_under_change_without_overlap_o
 async fn mischief(seed: u64) {
     const COUNT: usize = 40;
     let chance = Entropy::seeded(seed);
-    let world = World::new().await;
+    let world = World::seeded(seed, Abilities::default()).await;
     world.create(COUNT).await;
     let mut replicas = vec![world.replica("r0").await, world.replica("r1").await];
     let mut born = 2;
@@ -91,9 +91,16 @@ async fn mischief(seed: u64) {
     world.intervals.check();
 }
 
-#[tokio::test(start_paused = true)]
-async fn random_mischief_never_makes_two_owners_and_everything_is_done_after_it() {
-    for seed in 0..8 {
-        mischief(seed).await;
-    }
+#[test]
+fn random_mischief_never_makes_two_owners_and_everything_is_done_after_it() {
+    // Each world has a thread and a time of its own.
+    let live = |seed| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+        runtime.unwrap().block_on(mischief(seed));
+    };
+    std::thread::scope(|threads| {
+        for seed in 0..8 {
+            threads.spawn(move || live(seed));
+        }
+    });
 }
