@@ -9,13 +9,13 @@ use serde_json::Value;
 
 /// How long the work on an object takes, in milliseconds, and how many are worked on at once: so little that throughput is a matter of
 /// workers, not of the cores that all processes share.
-const WORK: u32 = 40;
+const WORK: u32 = 10;
 const WORKERS: u32 = 2;
 
 /// Prints the rows.
 pub fn run(shoal: &Path, quick: bool) -> Result<()> {
     // Short leases make the story shorter; only the long one is judged.
-    let (lease, objects) = if quick { (3.0, "300") } else { (10.0, "2000") };
+    let (lease, objects) = if quick { (3.0, "300") } else { (10.0, "8000") };
     let output = Command::new(shoal)
         .args(["demo", "sharding", "-o", "json", "--figures", "--objects", objects, "--changes", "20"])
         .args(["--lease", &lease.to_string(), "--work", &WORK.to_string(), "--workers", &WORKERS.to_string()])

@@ -174,7 +174,13 @@ impl<'a> Act<'a> {
             false => writer.apply(desired, live.as_deref()).await,
         };
         match applied {
-            Ok(Applied::InEffect) => Ok(live),
+            Ok(Applied::InEffect) => {
+                if let Some(live) = &live {
+                    // What was written and is seen need not be remembered.
+                    self.shared.is_behind(self.context.key(), &kind, live.meta());
+                }
+                Ok(live)
+            }
             Ok(Applied::Written(now)) => {
                 self.tell(&kind, &name, live.as_deref().map(T::meta), now.meta(), expected);
                 Ok(Some(Arc::new(*now)))
@@ -198,7 +204,9 @@ impl<'a> Act<'a> {
     ) {
         // A cache that is behind our own writes shows what was, and no drift.
         let stale = before.is_some_and(|before| self.shared.is_behind(self.context.key(), kind, before));
-        self.shared.applied(self.context.key(), kind, now);
+        if before.is_none_or(|before| before.resource_version != now.resource_version) {
+            self.shared.applied(self.context.key(), kind, now);
+        }
         let Some(before) = before else {
             self.shared.metrics.applied(kind);
             self.notes.push(Note::normal("Created", format!("Created {kind} {name}")));

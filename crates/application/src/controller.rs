@@ -60,7 +60,7 @@ pub(crate) struct Shared {
     pub elsewhere: Option<Elsewhere>,
     /// Rollouts under way, and when their pods were last looked at.
     looked: Mutex<HashMap<ObjectKey, (String, Instant)>>,
-    /// The versions of children that this process has written last, by Application, kind and name.
+    /// The versions of children that this process has written last and not seen yet, by Application, kind and name.
     applied: Mutex<HashMap<ObjectKey, Versions>>,
 }
 
@@ -86,9 +86,19 @@ impl Shared {
 
     /// Whether a child, as the cache has it, is older than what this process has written.
     pub fn is_behind(&self, app: &ObjectKey, kind: &str, cached: &ObjectMeta) -> bool {
-        let applied = self.applied.lock();
-        let last = applied.get(app).and_then(|children| children.get(&child(kind, cached)));
-        last.is_some_and(|last| version(cached).is_some_and(|cached| cached < *last))
+        let mut applied = self.applied.lock();
+        let Some(children) = applied.get_mut(app) else { return false };
+        let child = child(kind, cached);
+        let Some(last) = children.get(&child) else { return false };
+        let behind = version(cached).is_some_and(|cached| cached < *last);
+        if !behind {
+            // Caches do not go back.
+            children.remove(&child);
+            if children.is_empty() {
+                applied.remove(app);
+            }
+        }
+        behind
     }
 
     /// A child was written.

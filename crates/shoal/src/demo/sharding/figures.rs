@@ -13,7 +13,9 @@ use super::verdict::{Figures, Scale};
 use super::{PATIENCE, Play, trail};
 
 /// How long nothing happens while the writes of coordination are counted.
-const CALM: Duration = Duration::from_secs(6);
+const CALM: Duration = Duration::from_secs(20);
+/// Replicas ask the server for less ten seconds after they have lost something.
+const NARROWED: Duration = Duration::from_secs(12);
 /// Replicas write down what they hold once a second.
 const NOTED: Duration = Duration::from_millis(1_500);
 /// Up to so many replicas are looked at.
@@ -64,11 +66,14 @@ impl Play<'_> {
     /// Changes every object at once and waits until all are up to date.
     async fn burst(&mut self) -> anyhow::Result<Scale> {
         self.load.settled(PATIENCE).await?;
-        sleep(NOTED).await;
+        sleep(NARROWED).await;
         let cpu = |play: &Play<'_>| play.fleet.cpu() + play.server.process.cpu().unwrap_or_default();
+        let from = self.fleet.now();
         let (received, began, before) = (self.noted(), Instant::now(), cpu(self));
         let objects = self.load.change_all().await;
         self.load.settled(PATIENCE * 4).await?;
+        // Everything at once is a long queue, and no gap.
+        self.outages.push((from, self.fleet.now()));
         let (took, used) = (began.elapsed(), cpu(self) - before);
         self.stage.say(&format!("  {objects} objects brought up to date in {:.1} s", took.as_secs_f64()));
         sleep(NOTED).await;
