@@ -182,7 +182,7 @@ async fn stopping_ends_open_watches_in_good_order() {
     assert!(over1.next().await.unwrap().is_none(), "ended, not cut");
     assert!(over2.next().await.unwrap().is_none(), "ended, not cut");
     assert_eq!(stopped.await.unwrap(), Some(0));
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
     drop(stuck);
 }
 

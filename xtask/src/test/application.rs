@@ -37,7 +37,9 @@ const fn follow(line: &'static str, prints: &'static str) -> Use {
 
 /// The guide's lines as they are printed there, in its order; those between them are what a reader would wait for.
 const GUIDE: &[Use] = &[
-    run("kubectl apply -f config/crd/bases/", "applications.apps.example.com created"),
+    // The cluster's own operator has brought the kind; it stands aside as soon as there is another.
+    run("kubectl get crd applications.apps.example.com", "applications.apps.example.com"),
+    run("kubectl apply -f config/crd/bases/", "applications.apps.example.com configured"),
     run("kubectl apply -f config/samples/", "deployment.apps/operator-controller-manager created"),
     run(
         "kubectl rollout status deployment/operator-controller-manager -n operator-system",
@@ -73,6 +75,7 @@ const BEYOND: &[Use] = &[
         "shoal manifests application | kubectl apply -f -",
         "deployment.apps/operator-controller-manager unchanged",
     ),
+    run("kubectl get events -n operator-system", "BuiltInStandsAside"),
     run("kubectl get leases -n operator-system -o name -l sharding.shoal.dev/group | wc -l", "3"),
     run("shoal shards status -n operator-system", "342"),
     run("kubectl explain application.spec.scaling", "maxReplicas"),
@@ -101,8 +104,7 @@ fn the_usage_guide_works_as_printed(workspace: &Workspace, tools: &Tools, binary
     let folder = workspace.target.join("application");
     let _ = std::fs::remove_dir_all(&folder);
     let (kubeconfig, log) = (folder.join("kubeconfig"), folder.join("server.log"));
-    let further = ["--without", "application"];
-    let server = Server::start_with(binary, Mode::WithNode, &further, &kubeconfig, &log)?;
+    let server = Server::start(binary, Mode::WithNode, &kubeconfig, &log)?;
     let mut folders: Vec<_> = binary.parent().map(Path::to_owned).into_iter().collect();
     folders.extend(std::env::split_paths(&tools.path));
     let path = std::env::join_paths(folders)?;

@@ -330,32 +330,32 @@ async fn stopping_lets_requests_finish_and_cuts_the_rest() {
     running.permits.add_permits(2);
     assert_eq!(slow.await.unwrap(), "slow");
     assert_eq!(slow2.await.unwrap(), "slow");
-    tokio::time::timeout(Duration::from_secs(5), running.server).await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(60), running.server).await.unwrap().unwrap();
     assert!(stuck.into_body().collect().await.is_err());
     assert!(over_http2.into_body().collect().await.is_err());
 }
 
 #[tokio::test]
 async fn watches_end_in_good_order_when_the_server_stops() {
-    let mut running = start(Limits { drain: Duration::from_secs(60), ..Limits::default() }).await;
+    let mut running = start(Limits { drain: Duration::from_secs(3600), ..Limits::default() }).await;
     let over_http1 = http1(&running, None).await.send_request(get("/watch")).await.unwrap();
     let over_http2 = http2(&running, None).await.send_request(get("/watch")).await.unwrap();
     running.stop.take().unwrap().send(()).unwrap();
     assert_eq!(text(over_http1).await, "");
     assert_eq!(text(over_http2).await, "");
-    tokio::time::timeout(Duration::from_secs(5), running.server).await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(60), running.server).await.unwrap().unwrap();
 }
 
 #[tokio::test]
 async fn an_idle_server_stops_at_once() {
-    let mut running = start(Limits { drain: Duration::from_secs(60), ..Limits::default() }).await;
+    let mut running = start(Limits { drain: Duration::from_secs(3600), ..Limits::default() }).await;
     let mut idle = http1(&running, None).await;
     idle.send_request(get("/")).await.unwrap().into_body().collect().await.unwrap();
     let mut idle2 = http2(&running, None).await;
     idle2.send_request(get("/")).await.unwrap().into_body().collect().await.unwrap();
     let _silent = TcpStream::connect(running.address).await.unwrap();
     running.stop.take().unwrap().send(()).unwrap();
-    tokio::time::timeout(Duration::from_secs(5), running.server).await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(60), running.server).await.unwrap().unwrap();
 }
 
 #[tokio::test]
