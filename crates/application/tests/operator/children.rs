@@ -110,8 +110,8 @@ async fn what_others_change_or_delete_is_set_right_within_a_second() {
 
 #[tokio::test(start_paused = true)]
 async fn at_rest_nothing_is_written_and_nothing_told() {
-    let cluster = crate::cluster::cluster().await;
-    let faults = shoal_testkit::FaultLayer::new(1);
+    let cluster = cluster().await;
+    let faults = FaultLayer::new(1);
     operator(&cluster, cluster.client_through(&faults)).await;
     let mut spec = everything();
     spec["scaling"] = json!({"maxReplicas": 3});

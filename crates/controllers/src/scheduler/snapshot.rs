@@ -84,6 +84,9 @@ pub struct Placed {
     pub leaving: bool,
 }
 
+/// How many pods of each shape a zone has.
+type Zones = HashMap<Arc<str>, HashMap<u64, (Arc<Shape>, i64)>>;
+
 /// What all nodes have and take.
 #[derive(Debug, Default)]
 pub struct Snapshot {
@@ -97,7 +100,7 @@ pub struct Snapshot {
     pub namespaces: HashMap<String, BTreeMap<String, String>>,
     nominated: BTreeMap<ObjectKey, (Arc<str>, Arc<Shape>)>,
     /// Pods of zones, by shape: so that a spread over zones need not look at all nodes.
-    zones: HashMap<Arc<str>, HashMap<u64, (Arc<Shape>, i64)>>,
+    zones: Zones,
     /// The shapes of all pods.
     pub shapes: Shapes,
     generation: u64,
@@ -277,12 +280,7 @@ impl Snapshot {
     }
 }
 
-fn add_to_zone(
-    zones: &mut HashMap<Arc<str>, HashMap<u64, (Arc<Shape>, i64)>>,
-    zone: &Arc<str>,
-    shape: &Arc<Shape>,
-    more: i64,
-) {
+fn add_to_zone(zones: &mut Zones, zone: &Arc<str>, shape: &Arc<Shape>, more: i64) {
     let pods = zones.entry(zone.clone()).or_default();
     let entry = pods.entry(shape.id).or_insert_with(|| (shape.clone(), 0));
     entry.1 += more;
