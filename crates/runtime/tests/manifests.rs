@@ -7,6 +7,7 @@ use kube::ResourceExt as _;
 use kube::api::{Api, PostParams};
 use kube::core::ObjectMeta;
 use serde_json::{Value, json};
+use shoal_runtime::cache::InformerOptions;
 use shoal_runtime::config::Config;
 use shoal_runtime::shard::{self, ShardingOptions};
 use shoal_runtime::{Action, Context, Controller, Manager, ObjectKey, Result, Writer};
@@ -79,7 +80,9 @@ async fn the_manifests_are_accepted_and_fit_each_other() {
     let mount = container["volumeMounts"][0]["mountPath"].as_str().unwrap();
     let file = env("CONFIG_FILE").unwrap();
     let file = file.strip_prefix(mount).unwrap().trim_start_matches('/');
-    let config = Config::parse(map["data"][file].as_str().unwrap(), &env).unwrap();
+    let mut config = Config::parse(map["data"][file].as_str().unwrap(), &env).unwrap();
+    let unless_said = InformerOptions::default().cache_size;
+    assert_eq!(config.informer.cache_size.take(), Some(unless_said));
     assert_eq!(config, Config::default(), "the manifest spells the defaults out");
     assert_eq!(container["ports"][0]["containerPort"], config.metrics.port);
     assert_eq!(monitor[0]["spec"]["endpoints"][0]["path"], config.metrics.path);
