@@ -165,18 +165,20 @@ fn follow(
 }
 
 /// Whether a runner names a test that failed, or that needed a second try, in this line.
-fn tells_of_a_failure(line: &str) -> bool {
-    let line = line.trim_start();
+fn tells_of_a_failure(whole: &str) -> bool {
+    let line = whole.trim_start();
     let nextest = ["FAIL [", "TRY ", "FLAKY ", "TIMEOUT [", "SIGABRT [", "SIGSEGV ["];
     let ours = line.starts_with("FAILED ") || line.starts_with("FAIL ");
-    ours || (line.starts_with("test ") && line.ends_with(" FAILED"))
+    ours || (whole.starts_with("test ") && line.ends_with(" FAILED"))
         || nextest.iter().any(|word| line.starts_with(word)) && !line.contains(" PASS [")
 }
 
 /// The counts in a summary line of nextest, of cargo's own test runner, or of the oracle's checker.
 fn summary(line: &str) -> Option<Counts> {
+    // What nextest repeats of a test's own output is indented, and counted by nextest itself.
+    let of_cargo = line.strip_prefix("test result:");
     let line = line.trim();
-    let rest = if let Some(rest) = line.strip_prefix("test result:") {
+    let rest = if let Some(rest) = of_cargo {
         rest
     } else if line.starts_with("Summary [") {
         line.split_once(" run: ")?.1
@@ -261,9 +263,13 @@ mod tests {
 
     #[test]
     fn other_lines_count_nothing() {
-        for line in
-            ["PASS [ 0.1s] store a_write_that_failed", "FAIL core-create (0.1s)", "error: 2 jobs failed", ""]
-        {
+        for line in [
+            "    test result: FAILED. 0 passed; 1 failed",
+            "PASS [ 0.1s] store a_write_that_failed",
+            "FAIL core-create (0.1s)",
+            "error: 2 jobs failed",
+            "",
+        ] {
             assert_eq!(summary(line), None, "{line}");
         }
     }
