@@ -62,7 +62,7 @@ pub const LEASE: &str = "kube-controller-manager";
 const APPLICATION: &str = shoal_application::controller::NAME;
 
 /// Each Application and its children are read once in a reconcile, and seldom again soon.
-const DECODED: usize = 100;
+const DECODED: usize = 20;
 
 /// Runs until a signal.
 pub async fn run(args: Args) -> anyhow::Result<()> {
