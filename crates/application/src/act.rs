@@ -176,8 +176,7 @@ impl<'a> Act<'a> {
         match applied {
             Ok(Applied::InEffect) => {
                 if let Some(live) = &live {
-                    // What was written and is seen need not be remembered.
-                    self.shared.is_behind(self.context.key(), &kind, live.meta());
+                    self.shared.saw_old(self.context.key(), &kind, live.meta());
                 }
                 Ok(live)
             }
@@ -203,7 +202,7 @@ impl<'a> Act<'a> {
         expected: bool,
     ) {
         // A cache that is behind our own writes shows what was, and no drift.
-        let stale = before.is_some_and(|before| self.shared.is_behind(self.context.key(), kind, before));
+        let stale = before.is_some_and(|before| self.shared.saw_old(self.context.key(), kind, before));
         if before.is_none_or(|before| before.resource_version != now.resource_version) {
             self.shared.applied(self.context.key(), kind, now);
         }

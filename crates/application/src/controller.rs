@@ -84,8 +84,9 @@ impl Shared {
         }
     }
 
-    /// Whether a child, as the cache has it, is older than what this process has written.
-    pub fn is_behind(&self, app: &ObjectKey, kind: &str, cached: &ObjectMeta) -> bool {
+    /// Takes note of a child as the cache has it. Whether that is older than what this process has written; if not, what was written
+    /// need not be remembered.
+    pub fn saw_old(&self, app: &ObjectKey, kind: &str, cached: &ObjectMeta) -> bool {
         let mut applied = self.applied.lock();
         let Some(children) = applied.get_mut(app) else { return false };
         let child = child(kind, cached);

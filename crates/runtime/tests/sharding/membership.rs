@@ -205,9 +205,11 @@ async fn a_reconciler_that_blocks_its_thread_ends_the_process_before_another_may
     );
     let builder = Manager::builder("web").client(world.cluster.client_through(&faults)).config(short);
     let builder = builder.signals(false).listen(false).sharded(options);
+    let began = std::time::Instant::now();
     let a = Replica::start(builder, blocking, faults).await.unwrap();
-    let why = tokio::task::spawn_blocking(move || ended.recv_timeout(Duration::from_secs(60))).await;
+    let why = tokio::task::spawn_blocking(move || ended.recv_timeout(Duration::from_secs(30))).await;
     let why = why.unwrap().unwrap();
     assert!(why.contains("did not stop"), "{why}");
+    assert!(began.elapsed() < Duration::from_secs(20));
     a.crash().await;
 }

@@ -4,14 +4,16 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use http::header::AUTHORIZATION;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use kube::Client;
 use kube::client::Body;
-use serde_json::json;
+use serde_json::{Value, json};
 use shoal_testkit::Cluster;
+use tokio::time::Instant;
 use tower::ServiceExt as _;
 
 use crate::asked::Asked;
@@ -37,7 +39,34 @@ impl Record {
     pub fn refused(&self) -> Option<String> {
         self.refused.lock().unwrap().first().cloned()
     }
+
+    /// Waits for something about what is found there. Ends early, with what was refused, once something is.
+    pub async fn until(
+        &self,
+        cluster: &Cluster,
+        path: &str,
+        what: &str,
+        holds: impl Fn(&Value) -> bool,
+    ) -> Result<(), String> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let found = cluster.http().get(path).await.json();
+            if let Some(refused) = self.refused() {
+                return Err(format!("refused: {refused}"));
+            }
+            if holds(&found) {
+                return Ok(());
+            }
+            if Instant::now() > end {
+                return Err(format!("still not {what}: {found}"));
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
 }
+
+/// Simulated time that a step of a story may take.
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A client with a token of this account. Before the first patch of `contested` somebody else is faster: what was read is old then, and
 /// is read again.

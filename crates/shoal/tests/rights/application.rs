@@ -14,7 +14,7 @@ use shoal_testkit::Cluster;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::account::{Record, client};
+use crate::account::{PATIENCE, Record, client};
 use crate::asked::{not_needed, rights, without};
 use crate::process::{objects, prints};
 
@@ -22,8 +22,6 @@ const NAMESPACE: &str = "operator-system";
 const ACCOUNT: &str = "application-operator";
 const APPLICATION: &str = "/apis/apps.example.com/v1alpha1/namespaces/default/applications/web";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/operator-system/leases";
-/// Simulated time that a step of the story may take.
-const PATIENCE: Duration = Duration::from_secs(300);
 
 fn manifests() -> Vec<Value> {
     objects(&prints(&["manifests", "application"]))
@@ -94,20 +92,7 @@ impl World {
 
     /// Waits for something about what is found there. Ends early, with what was refused, once something is.
     async fn until_at(&self, path: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Result<(), String> {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            let found = self.cluster.http().get(path).await.json();
-            if let Some(refused) = self.record.refused() {
-                return Err(format!("refused: {refused}"));
-            }
-            if holds(&found) {
-                return Ok(());
-            }
-            if Instant::now() > end {
-                return Err(format!("still not {what}: {found}"));
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        self.record.until(&self.cluster, path, what, holds).await
     }
 
     async fn edit(&self, patch: Value) {

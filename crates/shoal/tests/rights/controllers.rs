@@ -2,7 +2,6 @@
 //! what they create is listed one by one.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use shoal_controllers::all::{self, Settings};
@@ -13,15 +12,12 @@ use shoal_runtime::Manager;
 use shoal_runtime::manager::Stopper;
 use shoal_testkit::Cluster;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
 use crate::account::{Record, client};
 use crate::asked::{not_needed, rights, without};
 use crate::process::{objects, prints};
 
 const ACCOUNT: (&str, &str) = ("shoal-system", "shoal-controllers");
-/// Simulated time that a step of the story may take.
-const PATIENCE: Duration = Duration::from_secs(180);
 /// Asked in the middle of another request: nothing shows it but its absence.
 const ESCALATE: &str = "escalate clusterroles.rbac.authorization.k8s.io";
 
@@ -81,20 +77,7 @@ impl World {
 
     /// Waits for something about an object. Ends early, with what was refused, once something is.
     async fn until(&self, path: &str, holds: impl Fn(&Value) -> bool) -> Result<(), String> {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            let found = self.cluster.http().get(path).await.json();
-            if let Some(refused) = self.record.refused() {
-                return Err(format!("refused: {refused}"));
-            }
-            if holds(&found) {
-                return Ok(());
-            }
-            if Instant::now() > end {
-                return Err(format!("still not as it should be: {found}"));
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        self.record.until(&self.cluster, path, "as it should be", holds).await
     }
 
     /// Something for every controller to do.
