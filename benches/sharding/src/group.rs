@@ -21,6 +21,8 @@ pub struct Group {
     now: Moment,
     /// How often each slot got another owner.
     pub moves: Vec<u32>,
+    /// When what the record says about a slot last changed.
+    since: Vec<Moment>,
 }
 
 /// Rounds after which a group that does not come to rest is given up.
@@ -46,13 +48,14 @@ impl Group {
             rebalancing: Rebalancing { threshold: 0.0, ..Rebalancing::default() },
         };
         Ok(Group {
-            map: ShardMap::new(identity, Duration::from_secs(60)),
+            map: ShardMap::new(identity, Duration::from_secs(60), 0),
             settings,
             leases: BTreeMap::new(),
             members: Members::default(),
             version: 0,
             now: Moment::from_micros(1),
             moves: vec![0; slots as usize],
+            since: vec![Moment::default(); slots as usize],
         })
     }
 
@@ -124,7 +127,7 @@ impl Group {
                 algorithm: &Sticky,
                 spec: &ShardMapSpec::default(),
                 balance: true,
-                phase_since: &|_| Moment::NEVER,
+                phase_since: &|slot| self.since[slot as usize],
             };
             let plan = plan(&situation);
             if plan.steps.is_empty() {
@@ -134,6 +137,9 @@ impl Group {
             for slot in self.map.identity.slots.all().slots() {
                 let owner = |map: &ShardMap| map.get(slot).and_then(|assignment| assignment.owner.clone());
                 let (before, after) = (owner(&self.map), owner(&next));
+                if self.map.get(slot) != next.get(slot) {
+                    self.since[slot as usize] = self.now;
+                }
                 self.moves[slot as usize] +=
                     u32::from(before != after && after.is_some() && before.is_some());
             }

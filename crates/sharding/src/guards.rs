@@ -45,6 +45,7 @@ guards! {
     EpochRises "epoch-rises" "Every new owner has a higher epoch.";
     Fingerprint "fingerprint" "Replicas that compute slots differently are refused.";
     Seal "seal" "A record edited by hand is not obeyed.";
+    RecordFloor "record-floor" "A record that is made anew begins above the version of the object that it replaces.";
     RepairWaits "repair-waits" "After a repair nobody gets a slot until everybody has let go.";
     MoveBudget "move-budget" "Moves for balance stay within the budget.";
     BootClock "boot-clock" "The clock of a deadline goes on while the machine is suspended.";

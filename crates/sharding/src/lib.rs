@@ -36,7 +36,7 @@ pub use lease::{
 };
 pub use map::{
     Assignment, Defect, Facts, MAX_RECORD_BYTES, Observed, Phase, Refusal, Run, ShardMap, ShardMapStatus,
-    Transition, apply, decode_map, encode_map, migrate, repair,
+    Transition, apply, encode_map, migrate, read_map, repair,
 };
 pub use members::{Fate, Member, Members, NodeInfo};
 pub use plan::{Pin, Plan, Reason, ShardMapSpec, Situation, plan};

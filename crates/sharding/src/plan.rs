@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::algorithm::{Algorithm, BadAlgorithm, NOBODY, Node, Request, Sticky, place};
+use crate::algorithm::{Algorithm, BadAlgorithm, NOBODY, Node, Request, Sticky, place, wants_to_move};
 use crate::guards::{Guard, Guards};
 use crate::identity::ReplicaId;
 use crate::lease::NodeStatus;
@@ -64,6 +64,9 @@ pub struct Plan {
     /// The algorithm was not usable and `sticky` stood in for it.
     pub complaint: Option<BadAlgorithm>,
 }
+
+/// So many looks at the balance without any move, and the group is steady.
+const STEADY_LOOKS: u32 = 10;
 
 /// What a plan is made from.
 #[derive(Clone, Copy)]
@@ -230,7 +233,9 @@ impl<'a> Situation<'a> {
             threshold: self.settings.rebalancing.threshold,
             ..Request::fresh(&nodes, slots, &current)
         };
-        request.only_orphans = !self.balance || self.rollout_expects_leavers() || !is_uneven(&request);
+        let worth_it =
+            || is_uneven(&request) || (self.is_steady() && wants_to_move(self.algorithm, &request));
+        request.only_orphans = !self.balance || self.rollout_expects_leavers() || !worth_it();
         let desired = place(self.algorithm, &request).or_else(|complaint| {
             plan.complaint = Some(complaint);
             place(&Sticky, &request)
@@ -346,6 +351,13 @@ impl<'a> Situation<'a> {
         mixed && self.facts.now < newest + self.settings.rebalancing.replacement_grace
     }
 
+    /// Nothing has moved for long: time for what is not urgent.
+    fn is_steady(&self) -> bool {
+        let long = self.settings.rebalancing.interval * STEADY_LOOKS;
+        let quiet = |slot| self.facts.now.since((self.phase_since)(slot)) >= long;
+        self.map.runs().iter().all(|run| run.assignment.phase == Phase::Owned && run.slots.slots().all(quiet))
+    }
+
     /// How many more slots may be moved for balance alone.
     fn budget_left(&self) -> u32 {
         let goes = |owner: &ReplicaId| {
@@ -419,5 +431,76 @@ impl fmt::Display for Plan {
             writeln!(f, ": {reason}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::identity::Identity;
+    use crate::key::KeyFunction;
+    use crate::lease::{LeaseObject, LeaseRecord};
+    use crate::map::apply;
+    use crate::settings::{Rebalancing, Timers};
+    use crate::slots::SlotCount;
+
+    #[test]
+    fn scattered_slots_are_put_together_when_nothing_has_moved_for_long_and_not_before() {
+        let identity = Arc::new(Identity {
+            group: "web".into(),
+            controller: "demo".into(),
+            slots: SlotCount::new(64).unwrap(),
+            key_function: KeyFunction::Uid,
+            algorithm: "sticky".into(),
+        });
+        let settings = Settings {
+            identity: identity.clone(),
+            name: "a".into(),
+            address: "".into(),
+            revision: "".into(),
+            weight: 100,
+            timers: Timers::default(),
+            rebalancing: Rebalancing::default(),
+        };
+        let map = ShardMap::new(identity, Duration::from_secs(60), 0);
+        let situation = |map: &ShardMap, seconds: u64| {
+            let now = Moment::from_micros(seconds * 1_000_000);
+            let mut members = Members::default();
+            for id in ["a", "b"] {
+                let record = LeaseRecord {
+                    status: NodeStatus::Healthy,
+                    fingerprint: map.fingerprint(),
+                    weight: 100,
+                    revoked: None,
+                    ..LeaseRecord::tombstone_of(&id.into(), &"".into(), Duration::from_secs(15))
+                };
+                let lease = LeaseObject { uid: 1, resource_version: 1, record, genuine: true };
+                members.saw(&Arc::new(lease), Duration::from_secs(60), now);
+            }
+            let (timers, guards) = (&settings.timers, Guards::default());
+            let facts = Facts { members: &members, waited_after_repair: true, timers, guards, now };
+            let turns = (0..64).map(|slot| Transition::Assign {
+                slots: SlotRange::one(slot),
+                to: Some(if slot % 2 == 0 { "a".into() } else { "b".into() }),
+            });
+            let scattered = apply(map, &turns.collect::<Vec<_>>(), &facts).unwrap();
+            plan(&Situation {
+                map: &scattered,
+                facts,
+                settings: &settings,
+                algorithm: &Sticky,
+                spec: &ShardMapSpec::default(),
+                balance: true,
+                phase_since: &|_| Moment::default(),
+            })
+        };
+        let long = settings.rebalancing.interval.as_secs() * u64::from(STEADY_LOOKS);
+        assert!(situation(&map, long - 1).steps.is_empty());
+        let steps = situation(&map, long).steps;
+        assert!(!steps.is_empty());
+        assert!(steps.iter().all(|(step, why)| step.name() == "prepare" && *why == Reason::Balance));
     }
 }

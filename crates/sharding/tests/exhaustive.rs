@@ -93,7 +93,7 @@ impl Explorer {
             key_function: KeyFunction::Uid,
             algorithm: "sticky".into(),
         };
-        let first = self.number(ShardMap::new(Arc::new(identity), Duration::from_secs(60)));
+        let first = self.number(ShardMap::new(Arc::new(identity), Duration::from_secs(60), 0));
         let replica = Replica {
             view: 0,
             stages: [Stage::Idle; SLOTS as usize],

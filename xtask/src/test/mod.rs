@@ -18,6 +18,9 @@ use crate::simulate;
 use crate::workspace::{Workspace, cargo};
 use command::{Counts, run_counted};
 
+/// Gigabytes that the target folder has after a run from nothing, and some more. Incremental builds add as much again.
+const ROOM: u64 = 12;
+
 /// What to run; everything by default.
 #[derive(clap::Args)]
 pub struct Options {
@@ -101,6 +104,7 @@ pub fn run(options: &Options) -> Result<bool> {
     let started = Instant::now();
     let chosen: Vec<Step> =
         Step::ALL.into_iter().filter(|step| options.only.is_empty() || options.only.contains(step)).collect();
+    tell_of_little_room(&workspace);
     println!("==> tools");
     let tools = tools::get(&workspace)?;
     let mut total = Counts::default();
@@ -147,6 +151,18 @@ pub fn run(options: &Options) -> Result<bool> {
     }
     println!("{total}");
     Ok(total.failed == 0)
+}
+
+/// A full disk shows as failures of anything, most often of a compiler.
+fn tell_of_little_room(workspace: &Workspace) {
+    let Ok(room) = rustix::fs::statvfs(&workspace.root) else { return };
+    let free = room.f_bavail * room.f_frsize / 1_000_000_000;
+    if free < ROOM {
+        println!(
+            "    only {free} GB are free in {}: all tests from nothing need about {ROOM}; `cargo clean` makes room",
+            workspace.root.display()
+        );
+    }
 }
 
 fn crates() -> Result<Counts> {

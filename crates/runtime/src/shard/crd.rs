@@ -57,7 +57,7 @@ pub fn crd() -> CustomResourceDefinition {
                 "name": API_VERSION,
                 "served": true,
                 "storage": true,
-                // No status subresource: the record must come into being in one write.
+                // No status subresource: it would be one more right for replicas to need, and the seal finds edits.
                 "schema": {"openAPIV3Schema": schema()},
                 "additionalPrinterColumns": columns(),
             }],

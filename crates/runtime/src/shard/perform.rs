@@ -76,9 +76,7 @@ pub(super) fn request(life: &mut Life, action: Action) {
                 records.delete_lease(&replica, uid).await;
                 None
             }
-            Action::CreateMap(map) => {
-                Some(Message::Event(Event::MapWritten(records.create_map(&map, limit).await)))
-            }
+            Action::CreateMap => Some(Message::Event(Event::MapWritten(records.create_map(limit).await))),
             Action::WriteMap { resource_version, map } => {
                 let outcome = records.write_map(&map, resource_version, limit).await;
                 Some(Message::Event(Event::MapWritten(outcome)))

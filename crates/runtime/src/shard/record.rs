@@ -16,8 +16,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use shoal_objects::Clock;
 use shoal_sharding::{
-    Defect, LEASE_ANNOTATION, LeaseObject, LeaseRecord, Observed, Outcome, ReplicaId, ShardMap, ShardMapSpec,
-    ShardMapStatus, decode_lease, decode_map, encode_lease, encode_map, fnv1a64,
+    LEASE_ANNOTATION, LeaseObject, LeaseRecord, Observed, Outcome, ReplicaId, ShardMap, ShardMapSpec,
+    decode_lease, encode_lease, encode_map, fnv1a64, read_map,
 };
 
 use super::crd::{self, GROUP_LABEL};
@@ -195,14 +195,13 @@ impl Records {
         }
     }
 
-    /// Creates the record; never replaces one.
-    pub(crate) async fn create_map(&self, map: &ShardMap, limit: Duration) -> Outcome {
+    /// Creates an empty record; never replaces one.
+    pub(crate) async fn create_map(&self, limit: Duration) -> Outcome {
         let body = json!({
             "apiVersion": crd::resource().api_version,
             "kind": "ShardMap",
             "metadata": {"name": self.group, "namespace": self.namespace, "labels": {GROUP_LABEL: self.group}},
             "spec": {},
-            "status": encode_map(map),
         });
         let request = Request::new(self.map_path()).create(&PostParams::default(), encoded(&body));
         self.write::<DynamicObject>(request, limit).await
@@ -292,13 +291,7 @@ impl Identified for DynamicObject {
 /// Reads a ShardMap object.
 pub(crate) fn seen_map(object: &Value) -> Option<SeenMap> {
     let text = |path: &str| object.pointer(path).and_then(Value::as_str);
-    let observed = match object.get("status").filter(|status| !status.is_null()) {
-        None => Observed::Damaged(Defect::Unreadable("it is empty".to_owned())),
-        Some(status) => match serde_json::from_value::<ShardMapStatus>(status.clone()) {
-            Ok(status) => decode_map(&status),
-            Err(error) => Observed::Damaged(Defect::Unreadable(error.to_string())),
-        },
-    };
+    let observed = read_map(object.get("status"));
     let spec = object.get("spec").and_then(|spec| serde_json::from_value(spec.clone()).ok());
     let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
     let raised = |condition: &Value| condition["type"] == "SlotsUnowned" && condition["status"] == "True";

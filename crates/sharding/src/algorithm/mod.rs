@@ -12,6 +12,7 @@ use crate::identity::ReplicaId;
 use crate::key::{fnv1a64, mixed};
 use crate::slots::{Slot, SlotCount};
 
+mod compact;
 mod modulo;
 mod range;
 mod rendezvous;
@@ -67,6 +68,12 @@ pub trait Algorithm: Send + Sync {
 
     /// The node of every slot, by position in `nodes`.
     fn rebalance(&self, request: &Request<'_>) -> Vec<u16>;
+
+    /// Whether slots are to be moved though everybody has its share. Asked when nothing has moved for a while; which ones,
+    /// [`Algorithm::rebalance`] says then.
+    fn wants_to_move(&self, _request: &Request<'_>) -> bool {
+        false
+    }
 
     /// The slots that a node gets if these nodes start afresh.
     fn shards_of(&self, node: &ReplicaId, nodes: &[Node], slots: SlotCount) -> Vec<Slot> {
@@ -140,6 +147,11 @@ pub fn place<A: Algorithm + ?Sized>(algorithm: &A, request: &Request<'_>) -> Res
         }
     }
     Ok(result)
+}
+
+/// Whether an algorithm has reasons of its own to move slots; one that panics has none.
+pub(crate) fn wants_to_move(algorithm: &dyn Algorithm, request: &Request<'_>) -> bool {
+    catch_unwind(AssertUnwindSafe(|| algorithm.wants_to_move(request))).unwrap_or(false)
 }
 
 /// The seed's view of an assignment: the slots of every node.

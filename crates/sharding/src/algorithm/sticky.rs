@@ -1,5 +1,6 @@
-//! `sticky`, the default: everybody keeps what it has, as far as the quotas allow, and neighbours stay together.
+//! `sticky`, the default: everybody keeps what it has, as far as the quotas allow, and neighbours stay or come together.
 
+use crate::algorithm::compact::{compact, is_scattered};
 use crate::algorithm::{Algorithm, NOBODY, Request};
 use crate::slots::{Slot, SlotRange};
 
@@ -10,6 +11,10 @@ pub struct Sticky;
 impl Algorithm for Sticky {
     fn name(&self) -> &str {
         "sticky"
+    }
+
+    fn wants_to_move(&self, request: &Request<'_>) -> bool {
+        is_scattered(request.current, request.nodes.len())
     }
 
     fn rebalance(&self, request: &Request<'_>) -> Vec<u16> {
@@ -37,6 +42,10 @@ impl Algorithm for Sticky {
             }
         }
         fill(&mut owner, request, &quotas);
+        // When nothing else has to move: a join stays as cheap as it can be.
+        if !request.only_orphans && owner == request.current {
+            compact(&mut owner, &pinned, nodes);
+        }
         if let Some(loads) = request.loads.filter(|_| !request.only_orphans) {
             swap_by_load(&mut owner, &pinned, loads, request);
         }

@@ -10,7 +10,7 @@ use crate::identity::{Identity, ReplicaId};
 use crate::key::KeyFunction;
 use crate::map::{Assignment, Phase, Run, ShardMap};
 use crate::seal::Sealer;
-use crate::slots::{Epoch, SlotCount, SlotRange};
+use crate::slots::{SlotCount, SlotRange};
 
 /// A record is never larger.
 pub const MAX_RECORD_BYTES: usize = 64 * 1024;
@@ -82,23 +82,13 @@ pub enum Defect {
         from: u64,
         /// The version that is there.
         to: u64,
-        /// Its highest epoch.
-        epoch: Epoch,
     },
+    /// The object is there and says nothing.
+    #[error("the record is empty")]
+    Empty,
     /// It was deleted.
     #[error("the record was deleted")]
     Deleted,
-}
-
-impl Defect {
-    /// The highest version and epoch it speaks of.
-    pub(super) fn highest(&self) -> (u64, Epoch) {
-        match self {
-            Defect::Edited { content, .. } => (content.version, content.highest_epoch()),
-            Defect::SetBack { from, to, epoch } => (*from.max(to), *epoch),
-            Defect::Unreadable(_) | Defect::Deleted => (0, 0),
-        }
-    }
 }
 
 /// At most this many bytes of JSON.
@@ -160,8 +150,24 @@ pub fn encode_map(map: &ShardMap) -> ShardMapStatus {
     status
 }
 
+/// Reads the status of a ShardMap object, if it has one.
+pub fn read_map(status: Option<&serde_json::Value>) -> Observed {
+    // Conditions are no part of the record.
+    let says_nothing = |status: &serde_json::Value| match status.as_object() {
+        Some(fields) => fields.keys().all(|field| field == "conditions"),
+        None => status.is_null(),
+    };
+    let Some(status) = status.filter(|status| !says_nothing(status)) else {
+        return Observed::Damaged(Defect::Empty);
+    };
+    match ShardMapStatus::deserialize(status) {
+        Ok(status) => decode_map(&status),
+        Err(error) => Observed::Damaged(Defect::Unreadable(error.to_string())),
+    }
+}
+
 /// Reads an object's status. What is wrong is found here, once, and never obeyed.
-pub fn decode_map(status: &ShardMapStatus) -> Observed {
+fn decode_map(status: &ShardMapStatus) -> Observed {
     match read(status) {
         Err(reason) => Observed::Damaged(Defect::Unreadable(reason)),
         Ok(map) => match fault(status, &map) {

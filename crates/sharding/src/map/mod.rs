@@ -12,7 +12,7 @@ mod document;
 mod repair;
 mod transition;
 
-pub use document::{Defect, MAX_RECORD_BYTES, Observed, ShardMapStatus, decode_map, encode_map};
+pub use document::{Defect, MAX_RECORD_BYTES, Observed, ShardMapStatus, encode_map, read_map};
 pub use repair::{migrate, repair};
 pub use transition::{Facts, Refusal, Transition, apply};
 
@@ -69,15 +69,15 @@ pub struct ShardMap {
 }
 
 impl ShardMap {
-    /// The first record of a group.
-    pub fn new(identity: Arc<Identity>, longest_lease: Duration) -> ShardMap {
-        let assignment = Assignment { owner: None, epoch: 0, phase: Phase::Unowned, next: None };
+    /// The first record of a group. Its numbers begin above `floor`, for the same reason as those of a [`repair`].
+    pub fn new(identity: Arc<Identity>, longest_lease: Duration, floor: u64) -> ShardMap {
+        let assignment = Assignment { owner: None, epoch: floor, phase: Phase::Unowned, next: None };
         let runs = vec![Run { slots: identity.slots.all(), assignment }];
         ShardMap {
             fingerprint: identity.fingerprint(),
             identity,
             longest_lease,
-            version: 1,
+            version: floor + 1,
             repaired: 0,
             runs,
         }

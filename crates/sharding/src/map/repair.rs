@@ -6,18 +6,16 @@ use crate::identity::Identity;
 use crate::map::{Assignment, Defect, Observed, Phase, Run, ShardMap};
 use crate::members::Members;
 
-/// A repair leaves room for what nobody who is left has seen.
-const STRIDE: u64 = 1000;
-
-/// The record that replaces a broken one. Every slot is nobody's and its epoch is higher than any that was ever seen;
+/// The record that replaces a broken one. Every slot is nobody's and its epoch is higher than any that ever was;
 /// replicas let go of what they have and say so in their Leases, only then [`super::Transition::Recover`] is possible.
-pub fn repair(known: &ShardMap, broken: Option<&Defect>, members: &Members) -> ShardMap {
+///
+/// Records may have come and gone that nobody who is left has seen, so what was seen is no floor. The resourceVersion of the object
+/// to be replaced is one: epochs and versions rise by at most one with a write and resourceVersions by at least one, so that no record
+/// written before the object has either above `floor`, and the write succeeds only while the object is the same.
+pub fn repair(known: &ShardMap, floor: u64, members: &Members) -> ShardMap {
     let (seen, epoch) = members.highest();
-    // A number somebody typed by hand is believed only if it leaves room to count on.
-    let claimed = broken.map_or((0, 0), Defect::highest);
-    let sane = |number: u64| if number < u64::MAX / 2 { number } else { 0 };
-    let version = known.version.max(seen).max(sane(claimed.0)) + STRIDE;
-    let epoch = known.highest_epoch().max(epoch).max(sane(claimed.1)) + STRIDE;
+    let version = known.version.max(seen).max(floor) + 1;
+    let epoch = known.highest_epoch().max(epoch).max(floor) + 1;
     let assignment = Assignment { owner: None, epoch, phase: Phase::Repairing, next: None };
     let runs = vec![Run { slots: known.identity.slots.all(), assignment }];
     ShardMap { version, repaired: version, runs, ..known.clone() }
@@ -55,18 +53,10 @@ impl ShardMap {
     /// What is wrong with `newer`, which replaced this record on the server, if it was not made by the rules.
     pub fn successor_defect(&self, newer: &ShardMap) -> Option<Defect> {
         if newer.version < self.version {
-            return Some(Defect::SetBack {
-                from: self.version,
-                to: newer.version,
-                epoch: newer.highest_epoch(),
-            });
+            return Some(Defect::SetBack { from: self.version, to: newer.version });
         }
         let forked = newer.version == self.version && newer.runs != self.runs;
-        forked.then(|| Defect::SetBack {
-            from: self.version,
-            to: newer.version,
-            epoch: newer.highest_epoch(),
-        })
+        forked.then_some(Defect::SetBack { from: self.version, to: newer.version })
     }
 }
 

@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use serde_json::json;
 
 use super::*;
 use crate::guards::Guards;
@@ -25,7 +26,7 @@ fn identity(slots: u32) -> Identity {
 }
 
 fn new_map(slots: u32) -> ShardMap {
-    ShardMap::new(Arc::new(identity(slots)), LONGEST)
+    ShardMap::new(Arc::new(identity(slots)), LONGEST, 0)
 }
 
 fn lease(id: &str, version: u64, change: impl FnOnce(&mut LeaseRecord)) -> Arc<LeaseObject> {
@@ -121,9 +122,13 @@ fn slots_of_a_silent_replica_move_only_after_its_lease_was_revoked() {
 #[test]
 fn nobody_gets_a_slot_after_a_repair_before_everybody_has_let_go() {
     let live = |seen| lease("a", seen, |record| record.seen = seen);
-    let map = repair(&owned_by_a(8), Some(&Defect::Deleted), &members([live(2)]));
+    let map = repair(&owned_by_a(8), 70, &members([live(2)]));
     assert_eq!(map.count(&[Phase::Repairing]), 8);
-    assert!(map.highest_epoch() > owned_by_a(8).highest_epoch() && map.version > 1000);
+    assert_eq!(
+        (map.highest_epoch(), map.version),
+        (71, 71),
+        "above what was in the object before, whoever saw it"
+    );
     let slots = range(0, 8);
     let assign = Transition::Assign { slots, to: Some("a".into()) };
     assert!(step(&map, &members([live(2)]), assign).is_err());
@@ -190,7 +195,7 @@ fn a_thousand_slots_in_as_many_pieces_fit() {
 }
 
 fn read_back(status: &ShardMapStatus) -> Result<Arc<ShardMap>, Defect> {
-    match decode_map(status) {
+    match read_map(Some(&serde_json::to_value(status).unwrap())) {
         Observed::Valid(map) => Ok(map),
         Observed::Damaged(defect) => Err(defect),
     }
@@ -199,8 +204,7 @@ fn read_back(status: &ShardMapStatus) -> Result<Arc<ShardMap>, Defect> {
 #[test]
 fn a_record_reads_what_it_wrote() {
     let slots = range(2, 5);
-    for map in [new_map(8), owned_by_a(8), prepared(slots), repair(&owned_by_a(8), None, &Members::default())]
-    {
+    for map in [new_map(8), owned_by_a(8), prepared(slots), repair(&owned_by_a(8), 0, &Members::default())] {
         let json = serde_json::to_string(&encode_map(&map)).unwrap();
         let status: ShardMapStatus = serde_json::from_str(&json).unwrap();
         assert_eq!(*read_back(&status).unwrap(), map, "{json}");
@@ -294,4 +298,19 @@ proptest! {
             map = next;
         }
     }
+}
+
+#[test]
+fn an_object_without_a_record_is_empty_and_nonsense_is_unreadable() {
+    let empty = [None, Some(json!(null)), Some(json!({})), Some(json!({"conditions": []}))];
+    for status in empty {
+        let observed = read_map(status.as_ref());
+        assert!(matches!(observed, Observed::Damaged(Defect::Empty)), "{status:?}: {observed:?}");
+    }
+    for status in [json!("text"), json!([]), json!({"slots": 8}), json!({"slots": "many"})] {
+        let observed = read_map(Some(&status));
+        assert!(matches!(observed, Observed::Damaged(Defect::Unreadable(_))), "{status}: {observed:?}");
+    }
+    let status = serde_json::to_value(encode_map(&owned_by_a(8))).unwrap();
+    assert!(matches!(read_map(Some(&status)), Observed::Valid(_)));
 }

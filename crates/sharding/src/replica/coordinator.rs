@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use crate::guards::Guard;
 use crate::identity::ReplicaId;
 use crate::lease::LeaseRecord;
 use crate::map::{Defect, Facts, Phase, ShardMap, apply, repair};
@@ -22,13 +23,21 @@ pub(super) struct Coordinator {
     waiting_since: Option<Moment>,
     wake_at: Option<Moment>,
     /// A write of the record is under way.
-    proposed: Option<Arc<ShardMap>>,
+    proposed: Option<Proposed>,
     /// The record must be read before the next write.
     read_until: Option<Moment>,
     next_balance: Moment,
     revoking: Option<Moment>,
     listed: Option<Moment>,
     repair_seen: Moment,
+}
+
+/// What a write of the record shall bring about.
+#[derive(Debug)]
+enum Proposed {
+    /// An empty object, to be filled by whoever comes first.
+    Empty,
+    Record(Arc<ShardMap>),
 }
 
 impl Coordinator {
@@ -193,23 +202,26 @@ impl Replica {
 
     fn propose_repair(&mut self, out: &mut Vec<Action>) {
         let Some((defect, resource_version)) = self.damage.clone() else { return };
-        let fresh =
-            || Arc::new(ShardMap::new(self.settings.identity.clone(), self.settings.timers.node_timeout));
+        if resource_version == 0 {
+            self.coordinator.proposed = Some(Proposed::Empty);
+            return out.push(Action::CreateMap);
+        }
+        let floor = if self.guards.on(Guard::RecordFloor) { resource_version } else { 0 };
+        let fresh = || {
+            let (identity, longest) = (self.settings.identity.clone(), self.settings.timers.node_timeout);
+            Arc::new(ShardMap::new(identity, longest, floor))
+        };
         let map = match (&self.known, &defect) {
             // A group begins. If others have been at work without a record, it was lost.
-            (None, None) if self.members.highest() == (0, 0) => fresh(),
+            (None, Defect::Empty | Defect::Deleted) if self.members.highest() == (0, 0) => fresh(),
             (known, defect) => {
-                let reason = defect.as_ref().map_or_else(|| Defect::Deleted.to_string(), Defect::to_string);
-                out.push(Action::Report(Report::Repairing(reason)));
+                out.push(Action::Report(Report::Repairing(defect.to_string())));
                 let base = known.as_ref().map_or_else(fresh, |known| known.map.clone());
-                Arc::new(repair(&base, defect.as_ref(), &self.members))
+                Arc::new(repair(&base, floor, &self.members))
             }
         };
-        self.coordinator.proposed = Some(map.clone());
-        out.push(match resource_version {
-            0 => Action::CreateMap(map),
-            resource_version => Action::WriteMap { resource_version, map },
-        });
+        self.coordinator.proposed = Some(Proposed::Record(map.clone()));
+        out.push(Action::WriteMap { resource_version, map });
     }
 
     fn propose_moves(&mut self, known: &Known, now: Moment, out: &mut Vec<Action>) {
@@ -233,7 +245,7 @@ impl Replica {
             out.push(Action::Report(Report::Proposed { slots, reason: *reason }));
         }
         let map = Arc::new(map);
-        self.coordinator.proposed = Some(map.clone());
+        self.coordinator.proposed = Some(Proposed::Record(map.clone()));
         out.push(Action::WriteMap { resource_version: known.resource_version, map });
     }
 
@@ -262,9 +274,12 @@ impl Replica {
     }
 
     pub(super) fn map_written(&mut self, outcome: Outcome, now: Moment, out: &mut Vec<Action>) {
-        let Some(map) = self.coordinator.proposed.take() else { return };
+        let Some(proposed) = self.coordinator.proposed.take() else { return };
         match outcome {
             Outcome::Applied { resource_version, .. } => {
+                let Proposed::Record(map) = proposed else {
+                    return self.damaged(Defect::Empty, resource_version);
+                };
                 let newer = self.known.as_ref().is_none_or(|known| map.version > known.map.version);
                 if newer {
                     self.damage = self.damage.take().filter(|(_, at)| *at > resource_version);

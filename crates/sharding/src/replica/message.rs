@@ -155,8 +155,9 @@ pub enum Action {
     ReadLease(ReplicaId),
     /// Read the record consistently.
     ReadMap,
-    /// Create the record; never replaces one.
-    CreateMap(Arc<ShardMap>),
+    /// Create an empty record; never replaces one. It is filled by [`Action::WriteMap`]: a create that reaches the server very late
+    /// can then do no harm.
+    CreateMap,
     /// Replace the record in exactly this version.
     WriteMap {
         /// To be replaced.

@@ -53,7 +53,7 @@ pub struct Replica {
     spec: Arc<ShardMapSpec>,
     known: Option<Known>,
     /// Why the record on the server cannot be obeyed, and its version; 0 if there is none.
-    damage: Option<(Option<Defect>, u64)>,
+    damage: Option<(Defect, u64)>,
     stages: Stages,
     coordinator: coordinator::Coordinator,
     next_list: Moment,
@@ -439,7 +439,7 @@ impl Replica {
             Observed::Valid(map) => map,
             Observed::Damaged(defect) => match defect {
                 Defect::Edited { content, .. } if !self.guards.on(Guard::Seal) => Arc::new(*content),
-                defect => return self.damaged(Some(defect), resource_version),
+                defect => return self.damaged(defect, resource_version),
             },
         };
         if let Some(known) = &mut self.known {
@@ -447,7 +447,7 @@ impl Replica {
             let obeyed = !self.guards.on(Guard::NeverBack) || map.version > known.map.version;
             if newer && map.version <= known.map.version && self.guards.on(Guard::Seal) {
                 if let Some(defect) = known.map.successor_defect(&map) {
-                    return self.damaged(Some(defect), resource_version);
+                    return self.damaged(defect, resource_version);
                 }
                 // Only what people ask for has changed.
                 known.resource_version = resource_version;
@@ -495,9 +495,11 @@ impl Replica {
         self.next_expiry = earliest.unwrap_or(Moment::NEVER).max(self.coordinator.revoke_again());
     }
 
-    fn damaged(&mut self, defect: Option<Defect>, resource_version: u64) {
+    fn damaged(&mut self, defect: Defect, resource_version: u64) {
         if self.known.as_ref().is_none_or(|known| resource_version > known.resource_version) {
-            self.damage = Some((defect, resource_version));
+            // Who deleted it has not made the empty one.
+            let deleted = defect == Defect::Empty && matches!(self.damage, Some((Defect::Deleted, _)));
+            self.damage = Some((if deleted { Defect::Deleted } else { defect }, resource_version));
         }
         self.coordinator.map_was_read();
         self.coordinator.look_again();
@@ -506,8 +508,7 @@ impl Replica {
     fn saw_no_map(&mut self, resource_version: u64, _now: Moment) {
         let newer = self.known.as_ref().is_none_or(|known| resource_version > known.resource_version);
         if newer {
-            let defect = self.known.as_ref().map(|_| Defect::Deleted);
-            self.damage = Some((defect, 0));
+            self.damage = Some((Defect::Deleted, 0));
         }
         self.coordinator.map_was_read();
         self.coordinator.look_again();

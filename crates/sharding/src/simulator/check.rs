@@ -43,6 +43,13 @@ pub enum Violation {
         /// After.
         after: Epoch,
     },
+    /// A number above the resourceVersion under which it was stored: that would be no floor for the next record.
+    Ahead {
+        /// The highest version or epoch.
+        number: u64,
+        /// The resourceVersion.
+        revision: u64,
+    },
     /// More slots on the move for balance than allowed.
     Budget {
         /// How many.
@@ -70,6 +77,9 @@ impl fmt::Display for Violation {
             }
             Violation::Epoch { slot, before, after } => {
                 write!(f, "slot {slot} changed its owner from epoch {before} to {after}")
+            }
+            Violation::Ahead { number, revision } => {
+                write!(f, "the record counts up to {number} at resourceVersion {revision}")
             }
             Violation::Budget { moving, budget } => write!(f, "{moving} slots on the move, {budget} allowed"),
             Violation::Unhandled { slot, why } => write!(f, "slot {slot} is not handled: {why}"),
@@ -170,7 +180,11 @@ impl Checker {
     }
 
     /// The server has stored a record made by the rules.
-    pub(super) fn committed(&mut self, map: &Arc<ShardMap>) -> Option<Violation> {
+    pub(super) fn committed(&mut self, map: &Arc<ShardMap>, revision: u64) -> Option<Violation> {
+        let number = map.version.max(map.highest_epoch());
+        if number > revision {
+            return Some(Violation::Ahead { number, revision });
+        }
         let mut voluntary = 0;
         for run in map.runs() {
             let a = &run.assignment;

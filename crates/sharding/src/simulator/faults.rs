@@ -47,6 +47,7 @@ faults! {
     EditLease "its Lease is edited by hand" 3;
     EditMap "the record is edited by hand" 2;
     DeleteMap "the record is deleted by hand" 2;
+    Reinstall "all of the group is deleted and starts anew" 0;
     MixedVersion "a replica of another kind starts" 4;
     Storm "several replicas come and go" 3;
     RollingUpdate "all replicas are replaced one by one" 4;
@@ -99,5 +100,9 @@ pub(super) fn faults(chance: &mut Chance, nodes: usize, from: u64, until: u64, l
         })
         .collect();
     faults.sort_by_key(|fault| fault.at);
+    // It ends whatever the faults before it have led to, so it is rare and comes last.
+    if let Some(last) = faults.last_mut().filter(|last| last.detail >> 40 & 31 == 0) {
+        last.kind = FaultKind::Reinstall;
+    }
     faults
 }

@@ -75,12 +75,15 @@ impl World {
                 self.touch_lease(node, kind, detail);
             }
             FaultKind::EditMap => self.edit_map(detail),
-            FaultKind::DeleteMap => {
-                if self.server.map.take().is_some() {
-                    self.server.revision += 1;
-                    self.server.map_gone = self.server.revision;
-                    self.broadcast(&Change::MapGone(self.server.revision));
+            FaultKind::DeleteMap => self.delete_map(),
+            FaultKind::Reinstall => {
+                for node in 0..self.nodes.len() {
+                    self.crash(node, Some(until));
                 }
+                while !self.server.leases.is_empty() {
+                    self.server.delete_lease(0);
+                }
+                self.delete_map();
             }
             FaultKind::MixedVersion => {
                 let identity = Identity {
@@ -160,6 +163,14 @@ impl World {
         if kind == FaultKind::RecreateLease {
             let (_, change) = self.server.put_lease(None, old, genuine);
             change.into_iter().for_each(|change| self.broadcast(&change));
+        }
+    }
+
+    fn delete_map(&mut self) {
+        if self.server.map.take().is_some() {
+            self.server.revision += 1;
+            self.server.map_gone = self.server.revision;
+            self.broadcast(&Change::MapGone(self.server.revision));
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::guards::{Guard, Guards};
 use crate::identity::ReplicaId;
 use crate::lease::{LeaseObject, LeaseRecord};
-use crate::map::{Observed, ShardMap};
+use crate::map::{Defect, Observed, ShardMap};
 use crate::replica::{Event, Outcome};
 
 /// What is asked of the server.
@@ -15,7 +15,8 @@ pub(super) enum Request {
     UpdateLease { uid: u64, resource_version: u64, record: LeaseRecord },
     DeleteLease { replica: ReplicaId, uid: u64 },
     ReadLease(ReplicaId),
-    WriteMap { resource_version: Option<u64>, map: Arc<ShardMap> },
+    CreateMap,
+    WriteMap { resource_version: u64, map: Arc<ShardMap> },
     ReadMap,
     List,
 }
@@ -107,9 +108,14 @@ impl Server {
                     None => (Outcome::NotFound, None),
                 }
             }
+            Request::CreateMap if self.map.is_some() => (Outcome::Conflict, None),
+            Request::CreateMap => {
+                self.revision += 1;
+                self.put_map(Observed::Damaged(Defect::Empty))
+            }
             Request::WriteMap { resource_version, map } => {
                 let found = self.map.as_ref().map(|(version, _)| *version);
-                if found != *resource_version && self.guards.on(Guard::MapPrecondition) {
+                if found != Some(*resource_version) && self.guards.on(Guard::MapPrecondition) {
                     return (Outcome::Conflict, None);
                 }
                 self.revision += 1;

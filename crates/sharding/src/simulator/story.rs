@@ -16,7 +16,7 @@ impl World {
             }
             Action::BuryLease(record) => format!("buries {}", record.replica),
             Action::WriteMap { resource_version, map } => format!("proposes on {resource_version}: {map}"),
-            Action::CreateMap(map) => format!("creates the record: {map}"),
+            Action::CreateMap => "creates an empty record".to_owned(),
             Action::Restart(why) => format!("ends: {why}"),
             Action::List | Action::ReadMap | Action::ReadLease(_) | Action::Report(_) | Action::Notify(_) => {
                 return;

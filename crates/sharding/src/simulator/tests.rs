@@ -11,6 +11,14 @@ fn seeds_that_once_failed_stay_fine() {
     }
 }
 
+/// Each of them edits the record, deletes it right after its repair, and ends whoever saw that: only the server knows how far epochs were.
+#[test]
+fn epochs_do_not_fall_though_nobody_is_left_who_knows_them() {
+    for seed in [652_714, 783_736, 859_431] {
+        assert_eq!(run_seed(seed, None).violation, None, "seed {seed}");
+    }
+}
+
 #[test]
 fn never_two_on_one_key_and_never_none() {
     let mut coverage = Coverage::default();
@@ -51,8 +59,8 @@ fn a_removed_guard_is_found() {
 #[test]
 fn an_unanswered_renewal_that_shortened_the_lease_is_found() {
     // Rare: a reload, a renewal whose answer is lost, and a takeover before the old end.
-    assert!(run_seed(4679, Some(Guard::UnansweredRenewals)).violation.is_some());
-    assert_eq!(run_seed(4679, None).violation, None);
+    assert!(run_seed(8205, Some(Guard::UnansweredRenewals)).violation.is_some());
+    assert_eq!(run_seed(8205, None).violation, None);
 }
 
 #[test]

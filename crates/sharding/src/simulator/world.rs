@@ -355,12 +355,9 @@ impl World {
             }
             Action::ReadLease(id) => self.send(node, Request::ReadLease(id), 0, None),
             Action::ReadMap => self.send(node, Request::ReadMap, 0, None),
-            Action::CreateMap(map) => {
-                self.send(node, Request::WriteMap { resource_version: None, map }, 0, None);
-            }
+            Action::CreateMap => self.send(node, Request::CreateMap, 0, None),
             Action::WriteMap { resource_version, map } => {
-                let request = Request::WriteMap { resource_version: Some(resource_version), map };
-                self.send(node, request, 0, None);
+                self.send(node, Request::WriteMap { resource_version, map }, 0, None);
             }
             Action::Warm { slots, epoch } => {
                 self.soon(20_000, 300_000, Happening::Tell(node, life, Event::Warmed { slots, epoch }));
@@ -485,7 +482,7 @@ impl World {
             (Request::CreateLease(_) | Request::UpdateLease { .. }, None) => {
                 Some(Event::LeaseWritten { renewal: arrival.renewal, outcome })
             }
-            (Request::WriteMap { .. }, _) => Some(Event::MapWritten(outcome)),
+            (Request::WriteMap { .. } | Request::CreateMap, _) => Some(Event::MapWritten(outcome)),
             _ => None,
         }
     }
@@ -558,7 +555,7 @@ impl World {
         mark.into_iter().for_each(|mark| self.check.mark(mark));
         if let (Some(map), true) = (map, applied) {
             self.say(|| format!("server: {map}"));
-            if let Some(violation) = self.check.committed(map) {
+            if let Some(violation) = self.check.committed(map, self.server.revision) {
                 self.violated(violation);
             }
         }

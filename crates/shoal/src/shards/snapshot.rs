@@ -7,7 +7,7 @@ use serde_json::Value;
 use shoal_objects::Timestamp;
 use shoal_sharding::{
     Defect, LEASE_ANNOTATION, LeaseObject, Members, Moment, Observed, ReplicaId, ShardMap, ShardMapSpec,
-    ShardMapStatus, decode_lease, decode_map, fnv1a64,
+    decode_lease, fnv1a64, read_map,
 };
 
 /// The label with which a Lease says whose it is.
@@ -56,13 +56,7 @@ impl Snapshot {
         let text = |path: &str| map.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let group = text("/metadata/name");
         let spec = map.get("spec").and_then(|spec| serde_json::from_value(spec.clone()).ok());
-        let observed = match map.get("status").filter(|status| !status.is_null()) {
-            None => Observed::Damaged(Defect::Unreadable("it is empty".to_owned())),
-            Some(status) => match serde_json::from_value::<ShardMapStatus>(status.clone()) {
-                Ok(status) => decode_map(&status),
-                Err(error) => Observed::Damaged(Defect::Unreadable(error.to_string())),
-            },
-        };
+        let observed = read_map(map.get("status"));
         let mut snapshot = Snapshot {
             namespace: text("/metadata/namespace"),
             spec: spec.unwrap_or_default(),

@@ -54,7 +54,7 @@ struct Paper {
 impl Paper {
     /// Replicas that share the slots evenly.
     fn shared(slots: u32, names: &[&str]) -> Paper {
-        let map = ShardMap::new(identity(slots), Duration::from_secs(60));
+        let map = ShardMap::new(identity(slots), Duration::from_secs(60), 0);
         let leases: Vec<LeaseRecord> = names.iter().map(|name| lease(&map, name)).collect();
         let ages = vec![1; names.len()];
         let mut paper = Paper { map, leases, spec: json!({}), ages };
@@ -262,7 +262,7 @@ fn plan_of_a_join_moves_one_share_and_no_more() {
 fn plan_with_an_algorithm_of_somebody_else_says_so() {
     let mut paper = Paper::shared(64, &["a"]);
     let identity = Identity { algorithm: "mine".to_owned(), ..Identity::clone(&identity(64)) };
-    paper.map = ShardMap::new(Arc::new(identity), Duration::from_secs(60));
+    paper.map = ShardMap::new(Arc::new(identity), Duration::from_secs(60), 0);
     paper.leases = vec![lease(&paper.map, "a")];
     let planned = dry_run(&paper.snapshot(), &Suppose::default()).unwrap();
     assert!(planned.text().starts_with("note: the algorithm mine is known to its controller only"));
