@@ -22,6 +22,8 @@ pub enum DataDir {
 impl DataDir {
     /// Opens (and creates) a directory.
     pub fn keep(path: PathBuf) -> anyhow::Result<DataDir> {
+        // Pods begin elsewhere: a relative path would lead them astray.
+        let path = std::path::absolute(&path).unwrap_or(path);
         files::create_private_dir(&path)?;
         Ok(DataDir::Kept(path))
     }
@@ -29,6 +31,7 @@ impl DataDir {
     /// A cluster that keeps nothing.
     pub fn ephemeral() -> anyhow::Result<DataDir> {
         let parent = std::env::temp_dir();
+        let parent = std::path::absolute(&parent).unwrap_or(parent);
         let made = tempfile::Builder::new().prefix("shoal-").tempdir_in(&parent);
         Ok(DataDir::Ephemeral(made.map_err(|e| FileError::new("create a directory in", &parent, e))?))
     }

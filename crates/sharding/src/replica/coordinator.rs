@@ -207,16 +207,16 @@ impl Replica {
             return out.push(Action::CreateMap);
         }
         let floor = if self.guards.on(Guard::RecordFloor) { resource_version } else { 0 };
-        let fresh = || {
+        let fresh = |floor| {
             let (identity, longest) = (self.settings.identity.clone(), self.settings.timers.node_timeout);
             Arc::new(ShardMap::new(identity, longest, floor))
         };
         let map = match (&self.known, &defect) {
             // A group begins. If others have been at work without a record, it was lost.
-            (None, Defect::Empty | Defect::Deleted) if self.members.highest() == (0, 0) => fresh(),
+            (None, Defect::Empty | Defect::Deleted) if self.members.highest() == (0, 0) => fresh(floor),
             (known, defect) => {
                 out.push(Action::Report(Report::Repairing(defect.to_string())));
-                let base = known.as_ref().map_or_else(fresh, |known| known.map.clone());
+                let base = known.as_ref().map_or_else(|| fresh(0), |known| known.map.clone());
                 Arc::new(repair(&base, floor, &self.members))
             }
         };

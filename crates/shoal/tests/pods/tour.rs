@@ -95,3 +95,14 @@ fn an_ordinary_user_serves_a_program_three_times_behind_a_name() {
     let map = world.ok(&["exec", "deployment/web", "--", "cat", "/proc/self/uid_map"]);
     assert_eq!(map.split_whitespace().collect::<Vec<_>>(), ["0", &uid.to_string(), "1"]);
 }
+
+#[test]
+fn a_data_directory_may_be_named_from_where_one_is() {
+    let home = tempfile::tempdir().unwrap();
+    let mut command = Command::new(SHOAL);
+    command.args(["up", "--port", "0", "--data-dir", "./cluster"]).current_dir(home.path());
+    let world = World::spawn(command, home);
+    let web = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/tour/web.yaml");
+    world.ok(&["apply", "-f", web.to_str().unwrap()]);
+    world.ok(&["rollout", "status", "deployment/web", "--timeout=60s"]);
+}
