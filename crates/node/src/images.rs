@@ -108,9 +108,16 @@ impl ImageTable {
         }
     }
 
-    /// This table with the entries of a file before its own.
-    pub fn extended(mut self, yaml: &str) -> Result<ImageTable, String> {
-        let file: TableFile = serde_saphyr::from_str(yaml).map_err(|e| e.to_string())?;
+    /// This table with the entries of a file before its own. Programs that the file names by a relative path are found from `folder`,
+    /// where the file is; programs without any path, by `$PATH`.
+    pub fn extended(mut self, yaml: &str, folder: &Path) -> Result<ImageTable, String> {
+        let mut file: TableFile = serde_saphyr::from_str(yaml).map_err(|e| e.to_string())?;
+        for image in &mut file.images {
+            let program = image.command.first_mut().or(image.args.first_mut());
+            for path in program.into_iter().chain(&mut image.needs).filter(|path| path.contains('/')) {
+                *path = folder.join(path.trim_start_matches("./")).to_string_lossy().into_owned();
+            }
+        }
         self.images.splice(0..0, file.images);
         Ok(self)
     }
@@ -218,10 +225,20 @@ mod tests {
     #[test]
     fn entries_of_users_come_first() {
         let yaml = "images:\n- image: etcd:3.*\n  command: [my-etcd]\n";
-        let table = ImageTable::built_in().extended(yaml).unwrap();
+        let table = ImageTable::built_in().extended(yaml, Path::new("/srv")).unwrap();
         assert_eq!(table.resolve("etcd:3.6", &|_| true).unwrap().command, ["my-etcd"]);
         assert_eq!(table.resolve("etcd:4", &|_| true).unwrap().command, ["etcd"]);
-        assert!(ImageTable::built_in().extended("images: [{imag: x}]").is_err());
+        assert!(ImageTable::built_in().extended("images: [{imag: x}]", Path::new("/")).is_err());
+    }
+
+    #[test]
+    fn relative_programs_are_where_the_file_is() {
+        let yaml = "images:\n- image: web\n  command: [./bin/web, ./data]\n  needs: [tools/git, /bin/sh, tar]\n- image: job\n  args: [../job]\n";
+        let table = ImageTable::built_in().extended(yaml, Path::new("/srv")).unwrap();
+        let web = table.resolve("web", &|_| true).unwrap();
+        assert_eq!(web.command, ["/srv/bin/web", "./data"]);
+        assert_eq!(web.needs, ["/srv/tools/git", "/bin/sh", "tar"]);
+        assert_eq!(table.resolve("job", &|_| true).unwrap().args, ["/srv/../job"]);
     }
 
     #[test]

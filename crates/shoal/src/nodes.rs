@@ -59,7 +59,11 @@ impl NodeArgs {
         let Some(path) = &self.images else { return Ok(table) };
         let text =
             std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        table.extended(&text).map_err(|e| anyhow::anyhow!("{} is not an image table: {e}", path.display()))
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        let folder = absolute.parent().unwrap_or(Path::new("/"));
+        table
+            .extended(&text, folder)
+            .map_err(|e| anyhow::anyhow!("{} is not an image table: {e}", path.display()))
     }
 }
 
