@@ -94,7 +94,7 @@ pub enum Defect {
 /// At most this many bytes of JSON.
 pub(super) fn size_estimate(map: &ShardMap) -> usize {
     // A run is quotes, comma, numbers and words; most have no phase and no next.
-    const RUN: usize = "\"16383-16383 owner=123 epoch=1234567890\",".len();
+    const RUN: usize = "\"16383-16383 owner=123 epoch=\",".len();
     const MOVE: usize = " preparing next=123".len();
     let moving = map.runs.iter().filter(|run| run.assignment.next.is_some()).count();
     let fixed = 640 + map.identity.group.len() + map.identity.controller.len();
@@ -104,7 +104,9 @@ pub(super) fn size_estimate(map: &ShardMap) -> usize {
     } else {
         map.named().map(|id| id.as_str().len() + 3).sum()
     };
-    fixed + names + map.runs.len() * RUN + moving * MOVE
+    // Epochs begin at resourceVersions, which an old cluster has many of.
+    let digits = map.highest_epoch().checked_ilog10().map_or(1, |log| log as usize + 1).max(10);
+    fixed + names + map.runs.len() * (RUN + digits) + moving * MOVE
 }
 
 /// The record as an object's status.
